@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from yacs.config import CfgNode
 
-from lreid.apps.rankings import page_section
 from lreid.build import benchmark_of, evaluator_of, index_of
 from lreid.checkpoint import task_checkpoints
 from lreid.config import ARGUMENTS, check_values, differing_keys, load_config
+from lreid.data.images import read_image
 from lreid.data.listing import Pattern, folders_test
-from lreid.data.records import Benchmark, QueryGallery
+from lreid.data.records import Benchmark, QueryGallery, Record
 from lreid.data.tables import csv_tests
 from lreid.errors import InputError, counted, naming_keys
 from lreid.evaluation.evaluator import Evaluator
@@ -28,12 +28,13 @@ from lreid.evaluation.test_set import ListedTest, TestSet
 from lreid.loading import load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
-from lreid.report import rendering
+from lreid.report.rendering import Match, RankedQuery, RankedSection, Tile, Verdict, thumbnail, write_ranked
 from lreid.report.tables import number
-from lreid.results import figures_of
+from lreid.results import METRICS, figures_of
 from lreid.retrieval.protocols import average_evaluations
 from lreid.utils.devices import pick_device
 from lreid.utils.files import require_writable, write_text
+from lreid.utils.identities import DISTRACTOR
 from lreid.zoo.names import PREFIX
 
 logger = logging.getLogger("lreid")
@@ -61,16 +62,6 @@ class Extras:
     rerank: bool = False
     expand: bool = False
     cross_model: bool = False
-
-    def require_cameras(self, tests: Sequence[QueryGallery]) -> None:
-        """If features are standardised per camera, require that the cameras of all test sets are known.
-
-        Raises:
-            InputError: a camera is unknown.
-        """
-        lacking = [test.name for test in tests if not test.has_cameras]
-        if self.adapt_norm and lacking:
-            raise InputError(f"--adapt-norm: the cameras of {lacking[0]} are unknown; remove the option")
 
 
 @naming_keys(**ARGUMENTS)
@@ -114,7 +105,8 @@ def score_checkpoints(
     out = out or _default_folder(next(iter(checkpoints.values()))) / tested
     require_writable(out / "test.json")
     suite = _Suite(cfg, _tests_of(cfg, images))
-    extras.require_cameras(suite.tests)
+    if extras.adapt_norm and (without := [test.name for test in suite.tests if not test.has_cameras]):
+        raise InputError(f"--adapt-norm: the cameras of {without[0]} are unknown; remove the option")
     results, sections = _scored(suite, checkpoints, extras, blur)
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     _write_page(out, list(checkpoints)[-1], results, sections)
@@ -124,7 +116,7 @@ def score_checkpoints(
 
 def _scored(
     suite: _Suite, checkpoints: dict[str, Path], extras: Extras, blur: bool
-) -> tuple[dict[str, Any], list[rendering.RankedSection]]:
+) -> tuple[dict[str, Any], list[RankedSection]]:
     """Return the content of ``test.json``, and page sections with the last checkpoint's hardest queries."""
     queries = _queries_of_all(suite, checkpoints) if extras.cross_model else {}
     rows: list[dict[str, Any]] = []
@@ -281,7 +273,7 @@ def _hardest(test: TestSet, rankings: Sequence[Ranking]) -> list[dict[str, Any]]
     ]
 
 
-def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequence[rendering.RankedSection]) -> None:
+def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequence[RankedSection]) -> None:
     """Write ``ranked.html`` with the rankings of a checkpoint."""
     kind = "cosine similarity" if results["metric"] == "cosine" else "distance"
     intro = [
@@ -291,7 +283,7 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
         "lower, it is shown after a line.",
     ]
     title = f"Ranked images, {name}"
-    rendering.write_ranked(out / "ranked.html", title, intro, sections, links=_links(out))
+    write_ranked(out / "ranked.html", title, intro, sections, links=_links(out))
 
 
 def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
@@ -375,3 +367,53 @@ def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
             f"skipped {counted(len(suite.skipped), 'image')} that cannot be read; the first is {suite.skipped[0]}"
         )
     return notes
+
+
+class Shown:
+    """Create tiles and rankings from the images of a test set."""
+
+    def __init__(self, test: TestSet, blur: bool, look: Callable[[str], np.ndarray] = read_image) -> None:
+        self.test, self.blur, self.look = test, blur, look
+        self.query, self.gallery = test.query.records, test.gallery.records
+        self.looked_for = {record.pid for record in self.query}
+
+    def tile(self, record: Record) -> Tile:
+        """Create the tile of an image, with identity and camera as text."""
+        names = self.test.test.names
+        nobody = record.pid == DISTRACTOR and DISTRACTOR not in {*self.looked_for, *names.identities}
+        who = "distractor" if nobody else names.identity(record.pid)
+        labels = (who, names.camera(record.camid)) if record.camid >= 0 else (who,)
+        return Tile(thumbnail(self.look(record.path), blur=self.blur), record.path, labels)
+
+    def ranking(self, ranking: Ranking) -> RankedQuery:
+        """Create the tiles of a query and of the first images in its ranking."""
+        pid = self.query[ranking.query].pid
+        return RankedQuery(
+            self.tile(self.query[ranking.query]),
+            f"AP {number(ranking.ap)} %, first of {ranking.num_matches} matches at rank {ranking.first_match}",
+            [
+                Match(rank, f"{value:.3f}", self._verdict(self.gallery[row], pid), self.tile(self.gallery[row]))
+                for rank, row, value in zip(ranking.ranks, ranking.rows, ranking.scores, strict=True)
+            ],
+        )
+
+    def _verdict(self, record: Record, pid: int) -> Verdict:
+        return "right" if record.pid == pid else "wrong" if record.pid in self.looked_for else "distractor"
+
+
+def page_section(
+    test: TestSet,
+    rankings: Sequence[Ranking],
+    metrics: Mapping[str, float],
+    blur: bool,
+    look: Callable[[str], np.ndarray] = read_image,
+) -> RankedSection:
+    """Create a page section with the hardest queries of a test set, and the first images of their rankings."""
+    shown = Shown(test, blur, look)
+    height, width = read_image(shown.query[0].path).shape[:2]
+    figures = ", ".join(f"{metric.label} {number(metrics[metric.name])}" for metric in METRICS)
+    note = (
+        f"{figures}. {counted(len(shown.query), 'query')}, {counted(len(shown.gallery), 'gallery image')}; "
+        f"the {len(rankings)} hardest queries."
+    )
+    return RankedSection(test.name, note, [shown.ranking(each) for each in rankings], wide=width > height)

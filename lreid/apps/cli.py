@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 
 from lreid import __version__
-from lreid.apps.console import Parser, one_line
+from lreid.apps.arguments import Parser, one_line
 from lreid.errors import InputError, Stopped, raise_if_out_of_memory
 
 COMMANDS = {  # each has a module in lreid.apps with the functions add_arguments and run

@@ -17,7 +17,7 @@ from tabulate import tabulate
 from yacs.config import CfgNode
 
 from lreid import zoo
-from lreid.apps.console import one_line
+from lreid.apps.arguments import one_line
 from lreid.build import resolved, sources_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file

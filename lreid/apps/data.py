@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lreid.apps.console import option
+from lreid.apps.arguments import option
 from lreid.errors import InputError, counted, naming_keys
 
 if TYPE_CHECKING:

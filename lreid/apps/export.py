@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lreid.apps.console import option
+from lreid.apps.arguments import option, require_model
 from lreid.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the file, and print how much its features differ from those of the model."""
-    from lreid.apps.checks import require_model
     from lreid.utils.files import list_folder, require_writable
 
     if args.tool != "reid":

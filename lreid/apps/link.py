@@ -26,7 +26,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lreid.apps.console import DEVICE, option
+from lreid.apps.arguments import DEVICE, option, require_device, require_model, require_path
 from lreid.errors import InputError, counted, naming_keys
 
 if TYPE_CHECKING:
@@ -124,7 +124,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from lreid.apps.checks import require_device, require_model, require_path
     from lreid.utils.files import require_writable
 
     if args.action != "add":

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lreid.apps.console import option
+from lreid.apps.arguments import option, require_path
 from lreid.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the report pages."""
-    from lreid.apps.checks import require_path
     from lreid.report.identities import Pictures
     from lreid.report.page import links_in, write_page, write_report
     from lreid.report.tables import comparison_table, require_one_run_a_seed

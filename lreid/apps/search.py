@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lreid.apps.console import DEVICE, option
+from lreid.apps.arguments import DEVICE, option, require_device, require_model, require_path
 from lreid.errors import InputError, counted, naming_keys
 
 if TYPE_CHECKING:
@@ -160,8 +160,6 @@ def _add_versions(commands: Any) -> None:
 @naming_keys(**OPTIONS)
 def run(args: argparse.Namespace) -> int | None:
     """Run the chosen command, and return the exit status if it is not 0."""
-    from lreid.apps.checks import require_device, require_model, require_path
-
     require_device(getattr(args, "device", None))
     if args.action == "compare":
         for path in (*args.images, args.gallery):

@@ -17,7 +17,7 @@ import signal
 import socket
 from pathlib import Path
 
-from lreid.apps.console import DEVICE, option
+from lreid.apps.arguments import DEVICE, option, require_device, require_model, require_path
 from lreid.errors import InputError, counted, require
 
 SHORTEST = 16  # minimum length of a token
@@ -37,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Serve the gallery until SIGTERM or SIGINT."""
-    from lreid.apps.checks import require_device, require_model, require_path
     from lreid.utils.extras import Extra
 
     require_device(args.device)

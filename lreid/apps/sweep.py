@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 
-from lreid.apps.console import add_config, option
+from lreid.apps.arguments import add_config, checked_config, option
 from lreid.errors import InputError, counted
 
 EPILOG = """These commands run the ablations of DwoPP (BMVC 2022); add --config to choose the benchmark:
@@ -83,10 +83,12 @@ def run(args: argparse.Namespace) -> None:
     for key, count in Counter(key for keys, *_ in varied for key in keys.split(",")).items():
         if count > 1:
             raise InputError(f"--vary {key}: is given {count} times; give all values of the key in one option")
-    from lreid.apps.sweep_runs import plan, sweep  # loads torch
+    from lreid.apps.sweep_runs import plan_runs, sweep  # loads torch
 
     whole = [int(seed) for seed in seeds]
-    runs = plan(args.out, methods, whole, files=args.config, benchmarks=args.benchmarks, vary=vary, overrides=overrides)
+    runs = plan_runs(
+        args.out, methods, whole, files=args.config, benchmarks=args.benchmarks, vary=vary, overrides=overrides
+    )
     if args.dry_run:
         for each in runs:
             if not each.is_finished():
@@ -103,7 +105,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace, methods: Sequence[str], overrides: Sequence[str]) -> None:
-    from lreid.apps.checks import checked_config
     from lreid.utils.files import require_writable
 
     if not args.dry_run:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 
@@ -27,23 +27,20 @@ from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped, naming_keys
 from lreid.methods import build_method, method_class
 from lreid.models.embedder import Embedder
-from lreid.report.plots import learning_curve, sensitivity_curve
+from lreid.report.plots import learning_curve, save_figure, sensitivity_curve
 from lreid.report.tables import comparison_table, short_key
 from lreid.results import read as read_results
 from lreid.training.run import changed_keys
 from lreid.training.run_config import load_run_config
 from lreid.training.run_folder import is_busy
 from lreid.training.signals import LEASH, StopSignals
-from lreid.utils.files import write_atomically, write_text
+from lreid.utils.files import write_text
 from lreid.utils.reading import read_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 logger = logging.getLogger("lreid")
 
 # A run of a sweep always gets a config file. Without a config file, a resumed run would use the config of its start.
-DEFAULTS = CONFIGS / "benchmarks" / "synthetic-10.yaml"
+DEFAULT_CONFIG = CONFIGS / "benchmarks" / "synthetic-10.yaml"
 
 OWN_OPTION = {"METHOD.NAME": "--methods", "SEED": "--seeds"}
 
@@ -78,7 +75,7 @@ class PlannedRun:
         return len(results["mAP"]) == len(results["tasks"]) and not changed
 
 
-def plan(
+def plan_runs(
     out: Path,
     methods: Sequence[str],
     seeds: Sequence[int],
@@ -119,7 +116,7 @@ def plan(
         runs.append(
             PlannedRun(
                 out / (benchmark.stem if benchmark and len(benchmarks) > 1 else "") / name,
-                (*files, *([benchmark] if benchmark else [])) or (DEFAULTS,),
+                (*files, *([benchmark] if benchmark else [])) or (DEFAULT_CONFIG,),
                 ("METHOD.NAME", method, *overrides, *itertools.chain(*pairs), "SEED", str(seed)),
             )
         )
@@ -151,7 +148,7 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
     A run that fails does not stop the other runs.
 
     Args:
-        runs: runs from :func:`plan`.
+        runs: runs from :func:`plan_runs`.
         out: folder in which ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs are
             written.
         jobs: number of runs at the same time. Simultaneous runs share the CPU cores, unless ``OMP_NUM_THREADS`` is set.
@@ -189,9 +186,9 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
     forms: dict[str, Literal["markdown", "csv", "latex"]] = {"md": "markdown", "csv": "csv", "tex": "latex"}
     for suffix, form in forms.items():
         write_text(out / f"table.{suffix}", comparison_table(finished, form).rstrip("\n") + "\n")
-    _save(learning_curve(finished), out / "curves.png")
+    save_figure(learning_curve(finished), out / "curves.png")
     if all(type(run.get("config", {}).get(key)) in (int, float) for run in finished):
-        _save(sensitivity_curve(finished, key), out / "sensitivity.png")
+        save_figure(sensitivity_curve(finished, key), out / "sensitivity.png")
     return comparison_table(finished), failed
 
 
@@ -268,7 +265,3 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
         return f"killed by {killer.name}{hint}"
     lines = message.strip().splitlines() or [f"exit status {process.returncode}"]
     return lines[-1].removeprefix("lreid train: ")
-
-
-def _save(figure: Figure, path: Path) -> None:
-    write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=120))

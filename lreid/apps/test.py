@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from lreid.apps.console import add_config, option
+from lreid.apps.arguments import add_config, checked_config, option, require_model, require_path, require_pattern
 from lreid.errors import InputError
 
 
@@ -77,7 +77,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace, models: Sequence[str], overrides: Sequence[str]) -> None:
-    from lreid.apps.checks import checked_config, require_model, require_path, require_pattern
 
     if (args.query is None) != (args.gallery is None):
         raise InputError("--query and --gallery need each other; give both")

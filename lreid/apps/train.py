@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from lreid.apps.console import add_config, option
+from lreid.apps.arguments import add_config, checked_config, option, require_device, require_path
 from lreid.errors import InputError
 
 SHORT = {  # options that set a config key, with the key and the help text
@@ -116,7 +116,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace, images: Path | None, overrides: Sequence[str]) -> None:
-    from lreid.apps.checks import checked_config, require_device, require_path
 
     require_device(args.device)
     cfg = checked_config(args.config, overrides)

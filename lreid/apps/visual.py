@@ -11,18 +11,17 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from yacs.config import CfgNode
 
-from lreid import load_model
-from lreid.apps.rankings import Shown, page_section
+from lreid.apps.checkpoint_test import Shown, page_section
 from lreid.build import benchmark_of, evaluator_of
-from lreid.checkpoint import load_checkpoint, task_checkpoints
-from lreid.config import ARGUMENTS, config_from_text
+from lreid.checkpoint import task_checkpoints
+from lreid.config import ARGUMENTS
 from lreid.data.images import read_image
-from lreid.errors import InputError, naming_keys
+from lreid.errors import naming_keys
 from lreid.evaluation.hardest import hardest_rankings
 from lreid.evaluation.scoring import score
 from lreid.evaluation.test_set import TestSet
+from lreid.loading import load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.report import rendering
 from lreid.report.identities import HARDEST, IdentityKey, Pictures, finished, hardest_identities, most_forgotten
@@ -62,8 +61,8 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
     Raises:
         InputError: a checkpoint or the data is missing.
     """
-    checkpoints = _checkpoints(run)
-    cfg = _config(checkpoints)
+    cfg = model_config(run)
+    checkpoints = task_checkpoints(run / "checkpoints")
     models = {f"after task {task}": _on_device(checkpoints[task]) for task in list(checkpoints)[-2:]}
     model = next(reversed(models.values()))
     evaluator = evaluator_of(cfg, benchmark_of(cfg))
@@ -118,8 +117,8 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
         hard = hardest_identities(finished([run for group in members for run in group.runs]))[:HARDEST]
         wanted = forgotten | {(each.gallery, each.number) for each in hard}
         for group in members:
-            checkpoints = _checkpoints(folders[group.name])
-            cfg = _config(checkpoints)
+            cfg = model_config(folders[group.name])
+            checkpoints = task_checkpoints(folders[group.name] / "checkpoints")
             evaluator = evaluator_of(cfg, benchmark_of(cfg))
             shown = [Shown(test, blur) for test in evaluator.tests]
             chosen: list[dict[int, int]] = []  # per test set, the first query of each identity
@@ -243,20 +242,6 @@ def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
     legend += dot_keys([names.camera(camera) for camera in cameras], shapes=True)
     title = f"Map of features, {test.name}"
     return panel("charts.html", title, note, legend=legend, charts=charts, table=None)
-
-
-def _checkpoints(run: Path) -> dict[int, Path]:
-    """Return the checkpoints of the finished tasks by task number, in order."""
-    files = task_checkpoints(run / "checkpoints")
-    if not files:
-        raise InputError(f"{run}: contains no checkpoints/task-01.pt …; remove --images, or pass a run with them")
-    return files
-
-
-def _config(checkpoints: Mapping[int, Path]) -> CfgNode:
-    """Return the config of the last checkpoint."""
-    last = list(checkpoints.values())[-1]
-    return config_from_text(load_checkpoint(last)["config"], str(last))
 
 
 def _on_device(checkpoint: Path) -> Embedder:

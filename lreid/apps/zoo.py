@@ -15,7 +15,7 @@ weights. LREID_ZOO_MIRROR is an address from which lreid first tries to download
 import argparse
 from pathlib import Path
 
-from lreid.apps.console import option
+from lreid.apps.arguments import option
 from lreid.errors import InputError
 
 

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from lreid.evaluation.observer import Observer
 from lreid.report.page import write_report
-from lreid.report.plots import learning_curve
+from lreid.report.plots import learning_curve, save_figure
 from lreid.report.tables import task_table
 from lreid.results import Results
-from lreid.utils.files import write_atomically
 
 logger = logging.getLogger("lreid")
 
@@ -20,6 +19,5 @@ class ReportObserver(Observer):
         """Report all tasks so far."""
         logger.info("\n%s\n", task_table(results))
         if len(results["tasks"]) > 1:  # a curve needs two tasks
-            figure = learning_curve([results])
-            write_atomically(folder / "learning_curve.png", lambda file: figure.savefig(file, format="png", dpi=120))
+            save_figure(learning_curve([results]), folder / "learning_curve.png")
         write_report(folder)

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
@@ -17,6 +18,7 @@ from lreid.report.rendering import render
 from lreid.report.tables import DATA_KEYS, Group, by_benchmark, grouped, labels, mean_and_std
 from lreid.results import MEAN_KINDS, METRICS, Kind, Results, curve
 from lreid.utils.extras import Extra
+from lreid.utils.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,6 +121,11 @@ def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Poin
 def averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
     """Average a metric over the seen or the unseen test sets, after each task."""
     return enumerate(zip(*(curve(run, metric, kind) for run in runs), strict=True), start=1)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as a PNG file, atomically."""
+    write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=120))
 
 
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lreid.apps.arguments import one_line
 from lreid.apps.cli import COMMANDS, ON_WINDOWS, main, run_command, run_tool
-from lreid.apps.console import one_line
 from lreid.errors import InputError, Stopped
 
 
@@ -196,7 +196,7 @@ loaded = {name for name in set(sys.modules) - before if name.split(".")[0] not i
 print(*loaded, file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
-    apps = {".apps", ".apps.cli", ".apps.console", *(f".apps.{name}" for name in COMMANDS)}
+    apps = {".apps", ".apps.cli", ".apps.arguments", *(f".apps.{name}" for name in COMMANDS)}
     assert set(done.stderr.split()) == {f"lreid{name}" for name in apps | {"", ".errors", ".utils", ".utils.extras"}}
     assert all(f"  {name:8} {what}\n" in done.stdout for name, what in COMMANDS.items())
     assert done.stdout.count("usage: ") == 1 + len(COMMANDS)
@@ -225,12 +225,13 @@ def test_every_command_explains_every_option(name: str) -> None:
         (["train", "--resume", "--out", "gone"], "lreid train: "),
     ],
 )
-def test_an_unknown_command_and_bad_input_are_told_under_the_name_that_was_typed(
+def test_messages_begin_with_the_command(
     words: list[str], line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["lreid", *words])
     assert main() == 2
-    assert (told := capsys.readouterr().err).startswith(line) and words[-1].removeprefix("folder:") in told
+    message = capsys.readouterr().err
+    assert message.startswith(line) and words[-1].removeprefix("folder:") in message
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,7 @@ def test_an_unknown_command_and_bad_input_are_told_under_the_name_that_was_typed
         ("test --checkpoint zoo:people-small --csv split.csv", "DATA.ROOT"),
     ],
 )
-def test_a_list_whose_images_are_elsewhere_is_told_with_the_option_for_their_folder(
+def test_missing_images_of_a_list_name_the_option_for_their_folder(
     command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -254,8 +255,7 @@ def test_a_list_whose_images_are_elsewhere_is_told_with_the_option_for_their_fol
     name, *words = command.split()
     assert run_command(name, words, prog=f"lreid {name}") == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "csv:2: none of the images exists, for instance " in line
-    assert f"or datasets/a.jpg; pass {option} DIR, the folder to which" in line
+    assert "csv:2: " in line and "a.jpg" in line and f"pass {option} DIR" in line
 
 
 @pytest.mark.parametrize("name", COMMANDS)

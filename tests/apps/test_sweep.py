@@ -21,7 +21,7 @@ from tiny import FEW, ONE_TASK, TINY, as_arguments
 from lreid.apps import sweep_runs
 from lreid.apps.report import read_runs
 from lreid.apps.sweep import without_pairs
-from lreid.apps.sweep_runs import PlannedRun, plan, sweep
+from lreid.apps.sweep_runs import PlannedRun, plan_runs, sweep
 from lreid.checkpoint import load_newest
 from lreid.config import load_config
 from lreid.errors import InputError
@@ -37,14 +37,14 @@ def names(runs: list[PlannedRun], out: Path) -> list[str]:
 
 
 def test_runs_of_the_first_seed_come_first(tmp_path: Path) -> None:
-    runs = plan(tmp_path, ["joint", "dwopp"], [0, 3])
+    runs = plan_runs(tmp_path, ["joint", "dwopp"], [0, 3])
     assert names(runs, tmp_path) == ["joint-seed0", "dwopp-seed0", "joint-seed3", "dwopp-seed3"]
     assert [(run.cfg.METHOD.ALIAS, run.cfg.SEED) for run in runs][1:3] == [("", 0), ("joint", 3)]
 
 
 def test_values_are_combined_and_joined_keys_vary_together(tmp_path: Path) -> None:
     vary = {"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,-1"], "TRAIN.LR": ["1e-3", "1e-4"]}
-    runs = plan(tmp_path, ["decoupled"], [0], vary=vary, overrides=["TRAIN.LR", "5", "METHOD.TEMPERATURE", "2"])
+    runs = plan_runs(tmp_path, ["decoupled"], [0], vary=vary, overrides=["TRAIN.LR", "5", "METHOD.TEMPERATURE", "2"])
     assert names(runs, tmp_path) == [
         "decoupled-ALPHA=0-BETA=1-LR=1e-3-seed0",
         "decoupled-ALPHA=0-BETA=1-LR=1e-4-seed0",
@@ -64,7 +64,7 @@ def test_pairs_after_an_option_of_several_words_are_separated() -> None:
 
 def test_folder_names_are_unique_and_without_slashes(tmp_path: Path) -> None:
     vary = {"METHOD.METRIC": ["cosine"], "BENCHMARK.TRAIN": ["['csv:a/b.csv']"]}
-    assert names(plan(tmp_path, ["dwopp"], [0], vary=vary), tmp_path) == [
+    assert names(plan_runs(tmp_path, ["dwopp"], [0], vary=vary), tmp_path) == [
         "dwopp-METHOD.METRIC=cosine-TRAIN=_csv_a_b.csv_-seed0"
     ]
 
@@ -74,10 +74,10 @@ def test_each_of_several_benchmarks_has_a_subfolder(tmp_path: Path, repository: 
     short, long = tmp_path / "short.yaml", tmp_path / "long.yaml"
     short.write_text("TRAIN: {EPOCHS: 2}")
     long.write_text("TRAIN: {EPOCHS: 200}")
-    runs = plan(tmp_path, ["dwopp"], [0], files=[common], benchmarks=[short, long])
+    runs = plan_runs(tmp_path, ["dwopp"], [0], files=[common], benchmarks=[short, long])
     assert names(runs, tmp_path) == ["short/dwopp-seed0", "long/dwopp-seed0"]
     assert [run.cfg.TRAIN.EPOCHS for run in runs] == [2, 200]
-    assert names(plan(tmp_path, ["dwopp"], [0], benchmarks=[long]), tmp_path) == ["dwopp-seed0"]
+    assert names(plan_runs(tmp_path, ["dwopp"], [0], benchmarks=[long]), tmp_path) == ["dwopp-seed0"]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_each_of_several_benchmarks_has_a_subfolder(tmp_path: Path, repository: 
 )
 def test_invalid_run_is_refused_before_training(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
-        plan(tmp_path, **{"methods": ["dwopp", "joint"], "seeds": [0]} | arguments)
+        plan_runs(tmp_path, **{"methods": ["dwopp", "joint"], "seeds": [0]} | arguments)
     assert message in str(error.value) and "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
 
@@ -148,7 +148,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.slow
 def test_finished_runs_are_not_trained_again(tmp_path: Path, made: list[str]) -> None:
-    runs = plan(tmp_path, ["dwopp"], [0, 1], vary={"METHOD.TEMPERATURE": ["0.5", "20"]}, overrides=OVERRIDES)
+    runs = plan_runs(tmp_path, ["dwopp"], [0, 1], vary={"METHOD.TEMPERATURE": ["0.5", "20"]}, overrides=OVERRIDES)
     table, failed = sweep(runs, tmp_path, key="METHOD.TEMPERATURE")
     assert not failed and made == [run.folder.name for run in runs]
     assert "dwopp, TEMPERATURE 0.5" in table and "dwopp, TEMPERATURE 20" in table
@@ -170,8 +170,8 @@ def test_finished_runs_are_not_trained_again(tmp_path: Path, made: list[str]) ->
 
 @pytest.mark.slow
 def test_failed_run_does_not_stop_the_others(tmp_path: Path, made: list[str]) -> None:
-    sweep(plan(tmp_path, ["dmml_ft"], [0], overrides=OVERRIDES), tmp_path)
-    runs = plan(tmp_path, ["dmml_ft", "joint"], [0], overrides=[*OVERRIDES, "TRAIN.LR", "5e-4"])
+    sweep(plan_runs(tmp_path, ["dmml_ft"], [0], overrides=OVERRIDES), tmp_path)
+    runs = plan_runs(tmp_path, ["dmml_ft", "joint"], [0], overrides=[*OVERRIDES, "TRAIN.LR", "5e-4"])
     table, failed = sweep(runs, tmp_path)
     assert made == ["dmml_ft-seed0", "dmml_ft-seed0", "joint-seed0"]
     (reason,) = failed.values()
@@ -191,7 +191,7 @@ def test_simultaneous_runs_use_different_gpus(tmp_path: Path, monkeypatch: pytes
 
     def given(jobs: int, **overrides: str) -> list[str]:
         pairs = [word for pair in overrides.items() for word in pair]
-        runs = plan(tmp_path, ["dmml_ft"], [0, 1, 2, 3], overrides=pairs)
+        runs = plan_runs(tmp_path, ["dmml_ft"], [0, 1, 2, 3], overrides=pairs)
         return list(sweep(runs, tmp_path, jobs=jobs)[1].values())
 
     assert set(given(1)) == {"5, GPU-8f"}

@@ -1,0 +1,162 @@
+"""What all commands share: options, and checks of their values before torch is imported, which takes seconds.
+
+The library repeats these checks, because programs can use it without a command line. ``--help`` needs no package but
+lreid, so the checks import what they need when they run.
+"""
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from lreid.errors import InputError, naming_keys
+
+if TYPE_CHECKING:
+    from lreid.config_keys import Config
+
+LONGEST_MESSAGE = 2000  # maximum number of characters of an error message
+ELSEWHERE = ("hub:", "milvus:")  # prefixes of models and galleries that are not files
+DEVICE = "device of the computation: auto, cpu, cuda, cuda:1 …"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser without abbreviated options: ``--epoch`` is an error, whose message suggests ``--epochs``."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error as one line, with the nearest name for a mistyped one, and exit with status 2."""
+        kind, _, word = message.partition(": ")
+        nearest: list[str] = []
+        if kind == "unrecognized arguments":
+            nearest = get_close_matches(word.partition("=")[0].split()[0], self._option_string_actions, n=1)
+        elif choice := re.search(r"invalid choice: '(.+?)' \(choose from (.*)\)", message):
+            nearest = get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), n=1)
+        message += "".join(f"; the nearest name is {each}" for each in nearest)
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help lists what is allowed\n")
+
+
+def option(parser: Any, words: str, about: str, default: Any = None, **settings: Any) -> None:
+    """Add an option that takes a value.
+
+    Args:
+        parser: a parser, or a group of options.
+        words: the option and the name of its value, such as ``--top K``.
+        about: meaning of the option; the help adds the default value.
+        default: value if the option is not given, which also determines its type; with ``[]``, the option may be
+            repeated.
+        settings: further arguments of :meth:`argparse.ArgumentParser.add_argument`.
+    """
+    name, _, metavar = words.partition(" ")
+    if default == [] and "nargs" not in settings:
+        settings["action"] = "append"
+    elif default and "default:" not in about:
+        about += f" (default: {default:g})" if isinstance(default, float) else f" (default: {default})"
+    if default is not None and not isinstance(default, list):
+        settings.setdefault("type", type(default))
+    parser.add_argument(name, default=default, metavar=metavar or None, help=about, **settings)
+
+
+def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config keys with their values") -> None:
+    """Add ``--config``, a list of files, and ``overrides``, a list of ``KEY VALUE`` pairs.
+
+    Args:
+        what: meaning of the files.
+        pairs: meaning of the ``KEY VALUE`` pairs.
+    """
+    files = f"{what}; repeat the option for more files; a later file overrides earlier files"
+    option(parser, "--config FILE", files, [], type=Path)
+    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help=f"{pairs}, such as TRAIN.LR 1e-4")
+
+
+def one_line(message: str) -> str:
+    r"""Return a message as one short line, in which line ends and terminal codes of names and values are replaced.
+
+    Bytes of file names that cannot be decoded are printed as ``\udcff``.
+    """
+    message = message.encode(errors="backslashreplace").decode()
+    if len(message) > LONGEST_MESSAGE:
+        message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 2 :]}"
+    return " ".join("".join(each if each.isprintable() else " " for each in message).split())
+
+
+def require_device(device: str | None) -> None:
+    """Require that ``--device``, if given, is the name of a device."""
+    from lreid.utils.rules import device_fault
+
+    if device and (fault := device_fault(device)):
+        raise InputError(f"--device is {device!r}; {fault}")
+
+
+def checked_config(files: Sequence[Path], overrides: Sequence[str]) -> "Config":
+    """Read config files and ``KEY VALUE`` pairs, and require that the method and all values are valid."""
+    from lreid.config import check_values, load_config
+    from lreid.methods import method_class, method_names
+
+    cfg = load_config(files, overrides, report=False)
+    if cfg.METHOD.NAME not in method_names():
+        with naming_keys("METHOD"):
+            method_class(cfg.METHOD.NAME)
+    check_values(cfg)
+    if cfg.DATA.PATTERN:
+        require_pattern("DATA.PATTERN", cfg.DATA.PATTERN)
+    return cfg
+
+
+def require_pattern(name: str, pattern: str) -> None:
+    """Require that the value of the option or config key ``name`` is a pattern of image paths."""
+    from lreid.data.listing import Pattern  # rarely needed
+
+    with naming_keys(pattern=name):
+        Pattern(pattern)
+
+
+def require_path(path: str | Path | None, advice: str = "check the path") -> None:
+    """Require that a file or folder exists, if it is given and its address is not outside the file system."""
+    if path and not str(path).startswith(ELSEWHERE):
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such file or folder; {advice}") from None
+
+
+def require_model(source: str | Path | None) -> None:
+    """Require that a model, if it is given, is an entry of the zoo, or an undamaged checkpoint or model file."""
+    from lreid.utils.reading import compare_checksums, raise_if_unreadable, require_regular
+    from lreid.zoo.names import PREFIX, is_entry
+
+    if source is None:
+        return
+    name = str(source)
+    if is_entry(name) and not name.startswith(ELSEWHERE):
+        from lreid.zoo.card import find
+
+        find(name.removeprefix(PREFIX))
+        return
+    require_path(name)
+    require_regular(name)
+    if os.path.isfile(name) and name.endswith(".safetensors"):
+        _require_safetensors(Path(name))
+    elif os.path.isfile(name) and not name.endswith(".onnx"):
+        try:
+            compare_checksums(name, legacy=False)
+        except Exception as error:  # damage shows in many kinds of exceptions
+            raise_if_unreadable(error, name)
+            raise InputError(f"{name}: damaged, or not a checkpoint ({error}); use one of lreid train") from None
+
+
+def _require_safetensors(weights: Path) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    from lreid.zoo.card import card_beside
+
+    card_beside(weights)
+    try:
+        with safe_open(weights, "numpy"):
+            pass
+    except SafetensorError as error:
+        raise InputError(f"{weights}: cannot be loaded as safetensors ({error}); download it again") from None
