@@ -95,8 +95,7 @@ def add(
         InputError: an argument is invalid; the gallery does not change.
     """
     named = NamedGallery.load(where)
-    enrolled = named.gallery.holds([image.path for image in images])
-    images = [image for image, present in zip(images, enrolled, strict=True) if not present]
+    images = named.lacking(images)
     return len(named.add(named.model(checkpoint, device), images, skip_bad=skip_bad)) if images else 0
 
 

@@ -8,6 +8,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lreid.data.images import read_image
 from lreid.errors import InputError, counted
 from lreid.gallery.gallery import Matches
@@ -40,26 +42,23 @@ def findings(
         The entry ``identity`` is the identity of the best match. If there is a threshold and no match reaches it, the
         entry ``identity`` is None. A match has ``rank``, ``path``, ``identity``, ``camera``, ``score`` and ``known``.
     """
-    both = zip(queries, expected, strict=True)
-    return [_finding(matches, row, path, who, calibrated) for row, (path, who) in enumerate(both)]
-
-
-def _finding(matches: Matches, row: int, path: str, expected: str | None, calibrated: bool) -> dict[str, Any]:
-    entries = [
-        {
-            "rank": column + 1,
-            "path": matches.paths[row, column],
-            "identity": name_of(matches.ids[row, column]),
-            "camera": name_of(matches.cams[row, column]),
-            "score": float(matches.scores[row, column]),
-            "known": bool(matches.known[row, column]) if calibrated else None,
-        }
-        for column in range(matches.scores.shape[1])
-        if matches.keys[row, column] >= 0
-    ]
-    unknown = not any(match["known"] for match in entries) if calibrated else None
-    best = next((match["identity"] for match in entries if match["known"] is not False), None)
-    return {"image": path, "expected": expected, "unknown": unknown, "identity": best, "matches": entries}
+    results = []
+    for row, (path, person) in enumerate(zip(queries, expected, strict=True)):
+        entries = [
+            {
+                "rank": column + 1,
+                "path": matches.paths[row, column],
+                "identity": name_of(matches.ids[row, column]),
+                "camera": name_of(matches.cams[row, column]),
+                "score": float(matches.scores[row, column]),
+                "known": bool(matches.known[row, column]) if calibrated else None,
+            }
+            for column in np.flatnonzero(matches.keys[row] >= 0).tolist()
+        ]
+        unknown = not any(match["known"] for match in entries) if calibrated else None
+        best = next((match["identity"] for match in entries if match["known"] is not False), None)
+        results.append({"image": path, "expected": person, "unknown": unknown, "identity": best, "matches": entries})
+    return results
 
 
 def first_match(finding: dict[str, Any]) -> dict[str, Any] | None:
@@ -147,27 +146,30 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
         blur: whether to blur the images on the pages.
     """
     write_text(out / "matches.json", json.dumps(results, indent=1) + "\n")
-    queries = results["queries"]
-    names = dict(zip(map(id, queries), short_names([each["image"] for each in queries]), strict=True))
-    tiles = Tiles(blur)
+    names = short_names([each["image"] for each in results["queries"]])
+    order = list(OUTCOMES)
+    listed = [(_outcome(each), each, name) for each, name in zip(results["queries"], names, strict=True)]
+    listed.sort(key=lambda each: order.index(each[0]))
     pages: list[dict[str, list[RankedQuery]]] = [{}]
     room = PAGE_BYTES
-    for finding in sorted(queries, key=lambda each: list(OUTCOMES).index(_outcome(each))):
-        query, size = tiles.ranked_query(finding, names[id(finding)], results)
+    for outcome, finding, name in listed:
+        query = ranked_query(finding, name, results, blur=blur)
+        size = sum(len(tile.source) for tile in (query.tile, *(match.tile for match in query.matches)))
         if size > room and pages[-1]:
             pages.append({})
             room = PAGE_BYTES
         room -= size
-        pages[-1].setdefault(_outcome(finding), []).append(query)
-    counts = Counter(map(_outcome, queries))
+        pages[-1].setdefault(outcome, []).append(query)
+    counts = Counter(outcome for outcome, *_ in listed)
     first = {outcome: number for number, page in reversed([*enumerate(pages, 1)]) for outcome in page}
     links = [
-        (f"{outcome}: {counts[outcome]}", f"{_page_name(number)}#{anchor(OUTCOMES[outcome])}")
-        for outcome, number in sorted(first.items(), key=lambda each: list(OUTCOMES).index(each[0]))
+        (f"{outcome}: {count}", f"{_page_name(first[outcome])}#{anchor(OUTCOMES[outcome])}")
+        for outcome, count in counts.items()
     ]
     links += [(f"page {each}", _page_name(each)) for each in range(1, len(pages) + 1) if pages[1:]]
+    wide = is_wide(listed[0][1]["image"])
     for number, page in enumerate(pages, 1):
-        sections = [RankedSection(OUTCOMES[outcome], "", rankings, tiles.wide) for outcome, rankings in page.items()]
+        sections = [RankedSection(OUTCOMES[outcome], "", rankings, wide) for outcome, rankings in page.items()]
         title = f"Matches in {Path(results['gallery']).name}" + (f", page {number} of {len(pages)}" * bool(pages[1:]))
         write_ranked(out / _page_name(number), title, [*summary(results), _note(results)], sections, links=links)
     for old in list_folder(out, "matches-*.html"):
@@ -198,52 +200,40 @@ def _note(results: dict[str, Any]) -> str:
     return f"{below} {too_few(results['calibrated_on'], results['false_accept_rate'])}".rstrip()
 
 
-class Tiles:
-    """Create the rankings of a page, with their images."""
-
-    def __init__(self, blur: bool) -> None:
-        self.blur, self._wide, self._all = blur, 0, 0
-
-    @property
-    def wide(self) -> bool:
-        """Whether most images so far are wider than high, so that the page uses its layout for wide images."""
-        return 2 * self._wide > self._all
-
-    def ranked_query(self, finding: dict[str, Any], name: str, results: dict[str, Any]) -> tuple[RankedQuery, int]:
-        """Create the ranking of a query, and return it with the total size of its images in bytes."""
-        query = self._tile(finding["image"], (name,))
-        matches = [
-            Match(
-                match["rank"],
-                f"{match['score']:.3f}",
-                _verdict_of(match, finding["expected"]),
-                self._tile(match["path"], _labels(match)),
-            )
-            for match in finding["matches"]
-        ]
-        headline = verdict(finding, results["threshold"], results["false_accept_rate"])
-        if finding["expected"] is not None:
-            headline = f"{finding['expected']}: {headline}"
-        size = sum(len(tile.source) for tile in (query, *(match.tile for match in matches)))
-        return RankedQuery(query, headline, matches), size
-
-    def _tile(self, path: str, labels: tuple[str, ...]) -> Tile:
-        try:
-            image = read_image(path)
-        except InputError:  # an image file may be missing
-            return Tile(None, path, labels)
-        self._all += 1
-        self._wide += image.shape[1] > image.shape[0]
-        return Tile(thumbnail(image, blur=self.blur), path, labels)
+def ranked_query(finding: dict[str, Any], name: str, results: dict[str, Any], *, blur: bool) -> RankedQuery:
+    """Create the ranking of a query under a name, with the threshold of ``results``."""
+    person = finding["expected"]
+    headline = verdict(finding, results["threshold"], results["false_accept_rate"])
+    matches = []
+    for match in finding["matches"]:
+        camera = () if match["camera"] is None else (f"cam {match['camera']}",)
+        tile = _tile(match["path"], (match["identity"] or "no name", *camera), blur)
+        matches.append(Match(match["rank"], f"{match['score']:.3f}", _verdict_of(match, person), tile))
+    return RankedQuery(
+        _tile(finding["image"], (name,), blur), headline if person is None else f"{person}: {headline}", matches
+    )
 
 
-def _labels(match: dict[str, Any]) -> tuple[str, ...]:
-    camera = () if match["camera"] is None else (f"cam {match['camera']}",)
-    return (match["identity"] or "no name", *camera)
+def is_wide(path: str) -> bool:
+    """Whether an image is wider than high, so that a page of such images uses its layout for wide images."""
+    try:
+        height, width, _ = read_image(path).shape
+    except InputError:  # the file may be missing
+        return False
+    return width > height
+
+
+def _tile(path: str, labels: tuple[str, ...], blur: bool) -> Tile:
+    try:
+        jpeg = thumbnail(read_image(path), blur=blur)
+    except InputError:  # the file may be missing
+        jpeg = None
+    return Tile(jpeg, path, labels)
 
 
 def _verdict_of(match: dict[str, Any], expected: str | None) -> Verdict:
-    if expected is not None and match["identity"] is not None:
+    if match["identity"] is None or (expected is None and match["known"] is None):
+        return ""
+    if expected is not None:
         return "right" if match["identity"] == expected else "wrong"
-    verdicts: dict[bool | None, Verdict] = {None: "", True: "known", False: "below"}
-    return verdicts[match["identity"] and match["known"]]
+    return "known" if match["known"] else "below"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lreid.data.images import Images
-from lreid.errors import InputError, OutOfMemory
+from lreid.errors import InputError
 from lreid.gallery.gallery import Gallery
 from lreid.gallery.images import SearchImage, origin, read_images
 from lreid.gallery.store import Place
@@ -126,6 +126,11 @@ class NamedGallery:
                 raise InputError(f"{where}: the statistics of its normalisation are damaged; build it again")
         return cls(gallery, str(where), Path(str(extras["checkpoint"][0])), bool(extras["flip"][0]), norm)
 
+    def lacking(self, images: Sequence[SearchImage]) -> list[SearchImage]:
+        """Return the images that are not in the gallery."""
+        held = self.gallery.holds([image.path for image in images])
+        return [image for image, present in zip(images, held, strict=True) if not present]
+
     def add(self, model: Embedder, images: Sequence[SearchImage], *, skip_bad: bool = False) -> list[SearchImage]:
         """Add images with their names, save the gallery, and return the images that could be read."""
         from lreid.models.fingerprint import fingerprint
@@ -178,21 +183,12 @@ def name_of(label: Any) -> str | None:
 
 
 def extract_features(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None = None) -> np.ndarray:
-    """Extract features (n, D) of images, standardised per camera if ``norm`` is given.
-
-    Raises:
-        InputError: there is too little memory.
-    """
-    try:
-        features = model.extract(images, flip=flip)
-    except OutOfMemory as error:  # the message suggests a smaller batch size, which cannot be set here
-        reason = str(error).partition(": ")[2].rpartition("; ")[0]
-        other = "" if model.mean.device.type == "cpu" else ", or use device='cpu'"
-        raise OutOfMemory(f"{model.name}: {reason}; close other programs{other}") from None
+    """Extract features (n, D) of images, standardised per camera if ``norm`` is given."""
+    features = model.extract(images, flip=flip)
     return norm(features, images.camids) if norm else features
 
 
-def flips(checkpoint: Path) -> bool:
+def flips(checkpoint: str | Path) -> bool:
     """Whether the config of a checkpoint adds the feature of the mirrored image to each feature (``EVAL.FLIP``)."""
     from lreid.loading import model_config
 

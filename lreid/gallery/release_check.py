@@ -246,15 +246,14 @@ def _options(
     named: NamedGallery, model: Embedder, images: list[SearchImage], rate: float, out: Path, *, skip_bad: bool
 ) -> list[tuple[dict[str, Any], Ranked | None]]:
     """For each option, measure the cost, and rank the gallery for the images; None if the option is impossible."""
-    checkpoint = Path(model.source)
     pixels = read_images(images, model, named.gallery.about.names, skip_bad=skip_bad)[1]
-    features = extract_features(model, pixels, flips(checkpoint))
+    features = extract_features(model, pixels, flips(model.source))
 
     @cache
     def ranked(of: NamedGallery) -> Ranked:
         if model.dim != of.gallery.width:
             raise InputError(
-                f"{checkpoint}: its features have {model.dim} numbers, but those in the gallery {of.gallery.width}"
+                f"{model.source}: its features have {model.dim} numbers, but those in the gallery {of.gallery.width}"
             )
         return _ranked(of, of.norm(features, pixels.camids) if of.norm else features, images, rate)
 
@@ -264,7 +263,7 @@ def _options(
         return named
 
     def extracted(to: Path) -> NamedGallery:
-        return extract_beside(named, model, checkpoint, place_of(to), skip_bad=skip_bad)
+        return extract_beside(named, model, place_of(to), skip_bad=skip_bad)
 
     options: list[tuple[dict[str, Any], Ranked | None]] = []
     out.mkdir(parents=True, exist_ok=True)

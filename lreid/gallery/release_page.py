@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import counted
-from lreid.gallery.findings import Tiles, findings, too_few
+from lreid.gallery.findings import findings, is_wide, ranked_query, too_few
 from lreid.gallery.gallery import Matches
 from lreid.gallery.release_check import ModelComparison, Ranked
 from lreid.report.rendering import (
@@ -50,7 +50,7 @@ def write_check(comparison: ModelComparison, out: Path, *, blur: bool = False) -
     results = comparison.results
     verdict = verdict_of(results)
     write_text(out / FIGURES, json.dumps(results | {"verdict": verdict}, indent=1) + "\n")
-    chosen, tiles = _chosen(results), Tiles(blur)
+    chosen, wide = _chosen(results), is_wide(comparison.queries[0].path)
     found = comparison.today.recognised, comparison.new.recognised
     panels = [_ways(results)]
     for title, people, changed in (
@@ -58,10 +58,10 @@ def write_check(comparison: ModelComparison, out: Path, *, blur: bool = False) -
         ("Newly found", chosen["gained"], found[1] & ~found[0]),
     ):
         if people:
-            rankings = _examples(comparison, tiles, people[:MOST_PEOPLE], changed)
+            rankings = _examples(comparison, people[:MOST_PEOPLE], changed, blur)
             count = f"{MOST_PEOPLE} of these people" if len(people) > MOST_PEOPLE else "Each of these people"
             note = f"{count} with one query, today and with the new model ({chosen['way']}); People lists all of them."
-            panels.append(ranked_panel(RankedSection(f"{title}: {len(people)}", note, rankings, tiles.wide)))
+            panels.append(ranked_panel(RankedSection(f"{title}: {len(people)}", note, rankings, wide)))
     panels += [*_groups(results, "camera", "Cameras"), *_groups(results, "enrolment", "Enrolment"), *_people(results)]
     title = f"{_word(results).capitalize()}: {results['new_model']} for {Path(results['gallery']).name}"
     page = render("ranked.html", title=title, intro=_intro(results, verdict), links=[], panels=anchored(panels))
@@ -196,9 +196,7 @@ def _people(results: dict[str, Any]) -> list[Panel]:
     return [_table("People", note, heads, changed)] if changed else []
 
 
-def _examples(
-    comparison: ModelComparison, tiles: Tiles, people: Sequence[str], changed: np.ndarray
-) -> list[RankedQuery]:
+def _examples(comparison: ModelComparison, people: Sequence[str], changed: np.ndarray, blur: bool) -> list[RankedQuery]:
     """For each person, show the rankings of the first query whose result changes, today and with the new model."""
     rankings = []
     for name in people:
@@ -206,7 +204,7 @@ def _examples(
         for when, ranked in (("today", comparison.today), ("new model", comparison.new)):
             finding = _finding(ranked, row, comparison.queries[row].path, name)
             rule = {"threshold": ranked.threshold, "false_accept_rate": comparison.results["false_accept_rate"] / 100}
-            query, _ = tiles.ranked_query(finding, Path(finding["image"]).name, rule)
+            query = ranked_query(finding, Path(finding["image"]).name, rule, blur=blur)
             rankings.append(replace(query, headline=f"{when}: {query.headline}"))
     return rankings
 

@@ -54,13 +54,21 @@ def reindex(
     place = place_of(where)
     old = NamedGallery.load(place)
     model = load_model(checkpoint, device)
-    if fingerprint(model) == old.gallery.about.model:
+    if (mark := fingerprint(model)) == old.gallery.about.model:
         raise InputError(f"{where}: already contains features of this model")
     next_place = place.next()
     if restart and next_place.exists():
         next_place.delete()
     work = _Reindexing(model, skip_bad)
-    new = work.resume(next_place) if next_place.exists() else work.begin(next_place, old, checkpoint)
+    if next_place.exists():
+        new = NamedGallery.load(next_place, unfinished=True)
+        if (begun := new.gallery.about.model) != mark:
+            raise InputError(
+                f"{next_place}: was begun with model {begun}, not with {mark}; pass that checkpoint to continue, or "
+                "restart=True to discard what exists"
+            )
+    else:
+        new = work.begin(next_place, old)
     before = new.images()
     # Other processes may add and remove images meanwhile.
     while work.catch_up(old := NamedGallery.load(place), new, before):
@@ -76,12 +84,10 @@ def reindex(
         ) from None
 
 
-def extract_beside(
-    old: NamedGallery, model: Embedder, checkpoint: Path, place: Place, *, skip_bad: bool = False
-) -> NamedGallery:
+def extract_beside(old: NamedGallery, model: Embedder, place: Place, *, skip_bad: bool = False) -> NamedGallery:
     """Like :func:`reindex`, extract all images of a gallery with a new model, but into a gallery at another place."""
     work = _Reindexing(model, skip_bad)
-    new = work.begin(place, old, checkpoint)
+    new = work.begin(place, old)
     work.catch_up(old, new, new.images())
     new.gallery.finish()
     return new
@@ -91,25 +97,14 @@ class _Reindexing:
     """Extract the images of a gallery in batches, for :func:`reindex`."""
 
     def __init__(self, model: Embedder, skip_bad: bool):
-        from lreid.models.fingerprint import fingerprint
-
         self.model = model
-        self.fingerprint = fingerprint(model)
         self.skip_bad = skip_bad
         self.skipped: set[str] = set()
         self.extracted = 0
 
-    def resume(self, beside: Place) -> NamedGallery:
-        new = NamedGallery.load(beside, unfinished=True)
-        if new.gallery.about.model != self.fingerprint:
-            raise InputError(
-                f"{beside}: was begun with model {new.gallery.about.model}, not with {self.fingerprint}; pass "
-                "that checkpoint to continue, or restart=True to discard what exists"
-            )
-        return new
-
-    def begin(self, beside: Place, old: NamedGallery, checkpoint: Path) -> NamedGallery:
-        images, norm, flip = old.images(), None, flips(checkpoint)
+    def begin(self, beside: Place, old: NamedGallery) -> NamedGallery:
+        """Create the new version with the first batch of images."""
+        images, norm, flip = old.images(), None, flips(self.model.source)
         if not images:
             raise InputError(f"{old.where}: contains no images; add some")
         names = {"camera": dict(old.cameras)}  # statistics per camera are stored under the numbers of the cameras
@@ -144,9 +139,8 @@ class _Reindexing:
         if removed:
             new.gallery.remove(removed)
             new.gallery.save()
-        missing = [image for image in wanted if image not in had and image.path not in self.skipped]
-        held = new.gallery.holds([image.path for image in missing])
-        missing = [image for image, present in zip(missing, held, strict=True) if not present]
+        # An image that was in the new version, but no longer is, was removed by another process.
+        missing = new.lacking([image for image in wanted if image not in had and image.path not in self.skipped])
         for part in _parts(missing, len(wanted)):
             self._count(part, new.add(self.model, part, skip_bad=self.skip_bad), len(wanted))
         return bool(removed or missing)

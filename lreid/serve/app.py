@@ -44,7 +44,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
     Args:
         gallery: the gallery to serve.
-        token: token that every request must contain, except for the paths ``guard.OPEN``; None accepts all requests,
+        token: token that every request must contain, except for ``guard.OPEN_PATHS``; None accepts all requests,
             but only from this machine.
         limits: limits of the requests of each client.
     """

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OPEN = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health")  # need no token (no gallery data)
+OPEN_PATHS = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health")  # need no token (no gallery data)
 MOST_CLIENTS = 1024  # maximum number of clients whose rates are tracked
 SECONDS = 30  # seconds within which the next part of a body must arrive
 HEADERS = {
@@ -101,15 +101,12 @@ class Guard:
             return None
         if not self._in_time((scope.get("client") or ("",))[0]):
             return _refused(429, f"more than {self.limits.rate:g} requests per second; wait", {"Retry-After": "1"})
-        if self.token is not None and scope["path"] not in OPEN:
+        if self.token is not None and scope["path"] not in OPEN_PATHS:
             given = headers.get("authorization", "").removeprefix("Bearer ")
             if not secrets.compare_digest(given.encode(), self.token.encode()):
                 return _refused(401, "send the token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
         if self._waiting > self.limits.waiting:
             return _refused(429, "too many requests at the same time; wait", {"Retry-After": "1"})
-        size = headers.get("content-length", "0")
-        if not size.isdecimal() or int(size) > self.limits.body:
-            return _refused(413, self._too_large())
         return None
 
     def _in_time(self, client: str) -> bool:
@@ -124,7 +121,7 @@ class Guard:
         return accepted
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Limit the size of a request whose header has no length, and the waiting time for its next part."""
+        """Limit the size of a body, and the time until its next part arrives."""
         size, ended = 0, False
 
         async def read() -> Message:
@@ -137,13 +134,11 @@ class Guard:
                 raise HTTPException(408, f"no part of the body arrived for {SECONDS} seconds; send it again") from None
             size, ended = size + len(message.get("body", b"")), not message.get("more_body")
             if size > self.limits.body:
-                raise HTTPException(413, self._too_large())
+                most = f"{self.limits.body:,} bytes"
+                raise HTTPException(413, f"the body has more than {most}; send a smaller image, or raise --max-mb")
             return message
 
         return read
-
-    def _too_large(self) -> str:
-        return f"the body has more than {self.limits.body:,} bytes; send a smaller image, or raise --max-mb"
 
 
 def is_local(host: str) -> bool:

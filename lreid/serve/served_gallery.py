@@ -22,7 +22,7 @@ from lreid.gallery.findings import findings
 from lreid.gallery.gallery import place_of
 from lreid.gallery.gallery_file import stamp
 from lreid.gallery.images import SearchImage, read_images
-from lreid.gallery.named_gallery import NamedGallery
+from lreid.gallery.named_gallery import NamedGallery, name_of
 from lreid.models.fingerprint import fingerprint
 from lreid.report.rendering import thumbnail
 from lreid.utils.files import write_atomically
@@ -160,21 +160,22 @@ class ServedGallery:
             Absent: the gallery has no such image or identity.
         """
         with self._changed() as named:
-            rows = [
-                row
-                for row, each in enumerate(named.images())  # in ascending order of keys
-                if (each.identity == identity if path is None else each.path == path)
-            ]
-            if not rows or path is identity is None:
+            labels = named.gallery.labels()
+            chosen = labels.paths == path
+            if path is None:
+                chosen = np.array([name_of(each) == identity for each in labels.ids], dtype=bool)
+            if not chosen.any():
                 raise Absent(f"{path or identity}: the gallery has no such {'identity' if path is None else 'image'}")
-            doomed = named.gallery.labels()[np.array(rows)]
-            labels, features, files = (doomed.paths, doomed.ids, doomed.cams, doomed.times), np.empty(0), {}
+            doomed = labels[chosen]
+            features, files = np.empty(0), {}
             if restorable := named.gallery.about.kind != "ivfpq":
                 features = named.gallery.features(doomed.keys)
                 files = {each: Path(each).read_bytes() for each in doomed.paths if self._uploaded(each)}
-            self._take(named, change := Change(False, labels, features, files))
+            self._take(
+                named, change := Change(False, (doomed.paths, doomed.ids, doomed.cams, doomed.times), features, files)
+            )
         undo = self._undoable(change) if restorable else None
-        return {"removed": len(rows), "images": len(named.gallery), "undo": undo}
+        return {"removed": len(doomed), "images": len(named.gallery), "undo": undo}
 
     def undo(self, change: str) -> dict[str, int]:
         """Undo one of the last changes, and return the number of ``images`` in the gallery.

@@ -13,11 +13,10 @@ from gallery_search import search_and_write
 import lreid.gallery
 from lreid.data.images import read_image
 from lreid.data.listing import MARKET_NAME
-from lreid.errors import InputError, OutOfMemory
+from lreid.errors import InputError
 from lreid.gallery.findings import verdict
 from lreid.gallery.named_gallery import NamedGallery
 from lreid.loading import load_model
-from lreid.models import Embedder
 from lreid.retrieval import CameraNorm
 from lreid.retrieval.open_set import threshold_for
 
@@ -373,12 +372,3 @@ def test_when_all_that_is_new_is_bad(world: Path, gallery: Path, tmp_path: Path,
     assert "somebody" not in NamedGallery.load(gallery).identities.values()  # nobody bears the name
     named = lreid.gallery.build(tmp_path / "g", world / "model.pt", [*listed, *people], skip_bad=True, device="cpu")
     assert len(named.gallery) == 40 and not named.gallery.holds([str(bad)])[0]
-
-
-def test_a_lack_of_memory_names_what_can_be_changed(
-    world: Path, gallery: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody chooses the size of a batch here."""
-    monkeypatch.setattr(Embedder, "_features", lambda *_: exec("raise MemoryError('std::bad_alloc')"))
-    with pytest.raises(OutOfMemory, match=r"memory ran out .std::bad_alloc.; close other programs$"):
-        lreid.gallery.query(gallery, [world / "query"], device="cpu")

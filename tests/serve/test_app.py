@@ -250,7 +250,6 @@ def test_bodies_over_the_limit_are_refused(gallery: Path) -> None:
     assert (
         client.post("/images", content=iter([content[:3000], content[3000:]])).status_code == 413
     )  # of unknown length
-    assert client.post("/search", content=b"", headers={"Content-Length": "-5"}).status_code == 413
     assert client.post("/search", content=png(0, (16, 16))).status_code == 200
     assert gallery.read_bytes() == before
 
