@@ -27,7 +27,7 @@ def draw() -> list[float]:
     return [random.gauss(0, 1), random.random(), np.random.normal(), torch.rand(1).item()]  # noqa: NPY002
 
 
-def test_random_states_come_back_through_a_file(tmp_path: Path) -> None:
+def test_random_states_survive_a_file(tmp_path: Path) -> None:
     draw()  # leaves a second gaussian waiting in two of the generators
     save_checkpoint(tmp_path / "a.pt", {"model": {}})
     expected = draw()
@@ -37,7 +37,7 @@ def test_random_states_come_back_through_a_file(tmp_path: Path) -> None:
     assert random_state()["torch"].dtype == torch.uint8
 
 
-def test_the_newest_is_that_of_the_task_at_hand(tmp_path: Path) -> None:
+def test_newest_checkpoint_is_that_of_the_current_task(tmp_path: Path) -> None:
     assert load_newest(tmp_path / "none") is None
     touch(tmp_path, "task-09.pt", "task-100.pt", "task-20.pt", "task-20-backup.pt", "task-best.pt")
     names = ["task-100.pt", "task-20.pt", "task-09.pt"]
@@ -47,13 +47,13 @@ def test_the_newest_is_that_of_the_task_at_hand(tmp_path: Path) -> None:
     assert checkpoints_of(tmp_path / ("x" * 300)) == []
 
 
-def test_other_files_are_no_checkpoints(tmp_path: Path) -> None:
+def test_foreign_files_are_refused(tmp_path: Path) -> None:
     torch.save({"state_dict": {}}, tmp_path / "foreign.pt")
     with pytest.raises(InputError, match="foreign.pt: it has no format"):
         load_checkpoint(tmp_path / "foreign.pt")
 
 
-def test_a_signal_while_a_checkpoint_is_read_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_while_reading_is_not_reported_as_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise Stopped(signal.SIGTERM)
 
@@ -67,7 +67,7 @@ def test_a_signal_while_a_checkpoint_is_read_is_no_damage(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("newer", [{"format": 2}, {"format": 0}, {"format": "a"}, {"results": {"schema": 2}}])
 @pytest.mark.parametrize("others", [[], ["previous.pt", "task-01.pt"]])
-def test_a_checkpoint_of_a_later_version_is_not_passed_over(tmp_path: Path, newer: dict, others: list[str]) -> None:
+def test_checkpoint_of_an_unknown_format_is_refused(tmp_path: Path, newer: dict, others: list[str]) -> None:
     """Else a run would go on from an older one and overwrite it."""
     whole = {"method": {}, "updates": None, "position": {"task": 0, "epoch": 0, "step": 0}, "random": random_state()}
     whole |= {"observers": {}}
@@ -83,7 +83,7 @@ def test_a_checkpoint_of_a_later_version_is_not_passed_over(tmp_path: Path, newe
         load_newest(tmp_path)
 
 
-def test_another_architecture_is_refused() -> None:
+def test_other_architecture_is_refused() -> None:
     small, resnet = Embedder("small"), Embedder("resnet18")
     with pytest.raises(InputError, match="task-01.pt: has a different architecture than backbone='resnet18'"):
         load_model_state(resnet, small.state_dict(), Path("task-01.pt"))

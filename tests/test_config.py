@@ -60,7 +60,7 @@ def test_every_header_names_the_paper_and_the_command(file: Path, repository: Pa
 @pytest.mark.parametrize(
     "file", [file for file in CONFIGS if file.parent.name == "methods"], ids=lambda file: file.stem
 )
-def test_a_method_file_holds_departures_only(file: Path) -> None:
+def test_method_file_sets_only_changed_keys(file: Path) -> None:
     (_, keys), _ = layers([file])
     defaults = method_defaults(method_class(keys.pop("METHOD.NAME")))
     known = {name: key.default for name, key in KEYS.items()}
@@ -68,16 +68,14 @@ def test_a_method_file_holds_departures_only(file: Path) -> None:
     assert all(value != known[name] for name, value in keys.items())
 
 
-def test_the_defaults_are_the_built_in_benchmark() -> None:
+def test_defaults_equal_the_built_in_benchmark() -> None:
     assert differing_keys(load_config(["benchmarks/synthetic-10", "methods/dwopp"]), Config()) == []
 
 
 @pytest.mark.parametrize(
     "name", ["configs/benchmarks/vehicles.yaml", "benchmarks/vehicles", "vehicles", "vehicles.yaml"]
 )
-def test_configs_that_come_with_lreid_are_known_by_name(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_built_in_configs_are_found_by_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_config([name]).BENCHMARK.NAME == "vehicles"
     Path("mine.yaml").write_text(f"_BASE_: {name}")
@@ -87,12 +85,12 @@ def test_configs_that_come_with_lreid_are_known_by_name(
     assert load_config([name]).SEED == 3
 
 
-def test_a_folder_does_not_hide_a_config(tmp_path: Path) -> None:
+def test_folder_does_not_hide_a_config(tmp_path: Path) -> None:
     (tmp_path / "vehicles").mkdir()
     assert find_config("vehicles", tmp_path).name == "vehicles.yaml"
 
 
-def test_paths_in_a_file_are_relative_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a.json", "w.pt", "x.csv", "x#y.csv"):
         (tmp_path / "exp" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "exp" / name).touch()
@@ -117,9 +115,7 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path: Path, monkeypatch: pytest.
     assert differing_keys(load_config([saved]), load_config([tmp_path / "top.yaml"])) == []
 
 
-def test_paths_of_the_command_line_and_of_no_file_there_stay_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_paths_are_relative_to_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "exp").mkdir()
     (tmp_path / "exp" / "a.yaml").write_text("INPUT: {PIPELINE: here.json}\nMODEL: {WEIGHTS: none}\n")
     (tmp_path / "here.json").touch()
@@ -130,7 +126,7 @@ def test_paths_of_the_command_line_and_of_no_file_there_stay_as_they_are(
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "published"),
     [
         ("own:/home/anna/shop", "own:shop"),
         ("own:shop/", "own:shop"),
@@ -140,30 +136,28 @@ def test_paths_of_the_command_line_and_of_no_file_there_stay_as_they_are(
         ("synthetic:plaza", "synthetic:plaza"),
     ],
 )
-def test_others_are_told_no_folders(value: str, told: str) -> None:
+def test_published_config_has_no_private_folders(value: str, published: str) -> None:
     mine = {"MODEL.WEIGHTS": "/home/anna/net.pt", "INPUT.PIPELINE": "anna/own.yaml", "BENCHMARK.UNSEEN": [value]}
     cfg = load_config([mine | {"BENCHMARK.TRAIN": [value, "own:/home/anna/a"]}])
     others = without_folders(cfg)
-    assert [told, "own:a"] == others.BENCHMARK.TRAIN and [told] == others.BENCHMARK.UNSEEN
+    assert [published, "own:a"] == others.BENCHMARK.TRAIN and [published] == others.BENCHMARK.UNSEEN
     assert (others.MODEL.WEIGHTS, others.INPUT.PIPELINE) == ("net.pt", ["own.yaml"])
     assert "anna" not in others.dump() and cfg.MODEL.WEIGHTS == "/home/anna/net.pt"
 
 
 @pytest.mark.parametrize("weights", ["none", "imagenet", "zoo:people-small", "package:lpips"])
-def test_names_that_are_no_paths_stay(weights: str) -> None:
+def test_names_are_not_treated_as_paths(weights: str) -> None:
     cfg = load_config([], ["MODEL.WEIGHTS", weights, "INPUT.PIPELINE", "configs/augmentations/simclr.yaml"])
     assert differing_keys(cfg, without_folders(cfg)) == []
 
 
-def test_names_of_a_benchmark_that_comes_with_lreid_stay() -> None:
+def test_paths_of_built_in_benchmarks_are_kept() -> None:
     cfg = load_config([Path(__file__).parents[1] / "configs/benchmarks/rendered-people.yaml"])
     assert any("/" in name for name in cfg.BENCHMARK.TRAIN)
     assert differing_keys(cfg, without_folders(cfg)) == []
 
 
-def test_a_file_that_comes_with_lreid_has_the_same_name_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
-) -> None:
+def test_built_in_files_have_portable_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for file in ("recipes/contrast_scoring", repository / "configs" / "recipes" / "contrast_scoring.yaml"):
         (name,) = load_config([file]).INPUT.PIPELINE
@@ -171,7 +165,7 @@ def test_a_file_that_comes_with_lreid_has_the_same_name_everywhere(
     assert find_config(name).samefile(repository / name)
 
 
-def test_base_then_file_then_override(tmp_path: Path) -> None:
+def test_overrides_apply_after_files_after_bases(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("SEED: 1\nTRAIN: {EPOCHS: 5, LR: 1}\n")
     (tmp_path / "top.yaml").write_text("_BASE_: base.yaml\nTRAIN: {EPOCHS: 7, WEIGHT_DECAY: 1e-3}\n")
     cfg = load_config([tmp_path / "top.yaml"], ["INPUT.WIDTH", "48", "BENCHMARK.TRAIN", "['a','b']"])
@@ -192,7 +186,7 @@ def test_base_then_file_then_override(tmp_path: Path) -> None:
         ("mine.yaml", "shop.yaml", {"TRAIN.EPOCHS": 7, "BATCH.IDENTITIES": 8, "METHOD.ALPHA": 0.5}),
     ],
 )
-def test_a_method_applies_on_top_of_a_benchmark_in_either_order(
+def test_benchmark_files_apply_first_in_any_order(
     method: str, benchmark: str, keys: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -218,7 +212,7 @@ def test_a_method_applies_on_top_of_a_benchmark_in_either_order(
         ("BENCHMARK: {TRAIN: [a]}\nSEED: 1", "BENCHMARK: {TRAIN: [b]}\nSEED: 2", [], "SEED"),
     ],
 )
-def test_a_file_that_changes_what_another_one_set_is_reported(
+def test_file_that_changes_keys_of_another_is_reported(
     one: str, other: str, overrides: list[str], changed: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = [tmp_path / "one.yaml", tmp_path / "other.yaml"]
@@ -245,7 +239,7 @@ def test_two_methods_are_refused(tmp_path: Path) -> None:
         load_config([tmp_path / "mine.yaml", "methods/lstkc"])
 
 
-def test_a_key_of_the_command_line_with_two_values_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_key_with_two_values_on_the_command_line_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     assert load_config([], ["SEED", "1", "TRAIN.LR", "1", "SEED", "1"]).SEED == 1 and not caplog.records
     assert load_config([], ["SEED", "1", "SEED", "2"]).SEED == 2
     config_from_text("SEED: 5", "config.yaml", ["SEED", "3", "SEED", "4"])
@@ -262,7 +256,7 @@ def test_a_key_of_the_command_line_with_two_values_is_reported(caplog: pytest.Lo
         ("SEED: 1\nINPUT:\n  <<: {HEIGHT: 3,\n    HEIGHT: 4}\n", 3, 4),
     ],
 )
-def test_a_key_that_stands_twice_is_refused_with_both_lines(text: str, first: int, again: int, tmp_path: Path) -> None:
+def test_duplicate_key_is_refused_with_both_lines(text: str, first: int, again: int, tmp_path: Path) -> None:
     (tmp_path / "twice.yaml").write_text(text)
     (tmp_path / "top.yaml").write_text("_BASE_: twice.yaml")
     for file in ("twice.yaml", "top.yaml"):
@@ -277,14 +271,14 @@ def test_key_set_in_its_section_and_by_its_full_name_is_refused() -> None:
         config_from_text("TRAIN: {LR: 1}\nTRAIN.LR: 2\n", "config.yaml")
 
 
-def test_options_belong_to_the_method_named_before_them(tmp_path: Path) -> None:
+def test_new_method_name_drops_old_options(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("METHOD: {TEMPERATURE: 3.0, NAME: dwpp}\n")
     assert load_config([tmp_path / "a.yaml"]).METHOD.TEMPERATURE == 3.0
     assert "TEMPERATURE" not in load_config([tmp_path / "a.yaml"], ["METHOD.NAME", "joint"]).METHOD
     assert load_config([tmp_path / "a.yaml"], ["METHOD.NAME", "dwpp"]).METHOD.TEMPERATURE == 3.0
 
 
-def test_a_method_that_is_another_with_options_is_known_by_name(repository: Path) -> None:
+def test_method_files_are_known_by_name(repository: Path) -> None:
     file = repository / "configs" / "methods" / "lwf_plus.yaml"
     cfg = load_config([], ["METHOD.NAME", "lwf_plus", "METHOD.TEMPERATURE", "3.0"])
     assert (cfg.METHOD.NAME, method_title(cfg)) == ("lwf", "lwf_plus")
@@ -305,7 +299,7 @@ def test_a_method_that_is_another_with_options_is_known_by_name(repository: Path
         (["SEED.X", "1"], r"unknown key SEED.X"),
     ],
 )
-def test_bad_overrides_are_named(overrides: list[str], message: str) -> None:
+def test_bad_overrides_are_refused(overrides: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         load_config([], overrides)
 
@@ -324,7 +318,7 @@ def test_bad_overrides_are_named(overrides: list[str], message: str) -> None:
         ("_BASE_: .", "is a folder; name a YAML file in it"),
     ],
 )
-def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_files_are_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "bad.yaml").write_text(text, errors="surrogateescape")
     with pytest.raises(InputError, match=message) as error:
         load_config([tmp_path / "bad.yaml"])
@@ -340,13 +334,13 @@ def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
         (["INPUT.MEAN", "[1, 2]"], "INPUT.MEAN is .* three numbers"),
     ],
 )
-def test_values_out_of_range_are_named(overrides: list[str], message: str) -> None:
+def test_values_out_of_range_are_refused(overrides: list[str], message: str) -> None:
     check_values(Config())
     with pytest.raises(InputError, match=message):
         check_values(load_config([], overrides))
 
 
-def test_a_list_takes_a_single_value(tmp_path: Path) -> None:
+def test_list_key_accepts_a_single_value(tmp_path: Path) -> None:
     assert load_config(overrides=["BENCHMARK.TRAIN", "csv:a.csv"]).BENCHMARK.TRAIN == ["csv:a.csv"]
     assert load_config(overrides=["TRAIN.MILESTONES", "40"]).TRAIN.MILESTONES == [40]
     (tmp_path / "one.yaml").write_text("BENCHMARK: {UNSEEN: viper}")

@@ -10,7 +10,7 @@ from lreid.config_keys import GROUPS, KEYS, Key
 from lreid.errors import InputError
 
 
-def test_every_key_belongs_to_a_group_and_has_a_default_that_fits() -> None:
+def test_every_key_has_a_section_and_a_valid_default() -> None:
     assert {name.rpartition(".")[0] for name in KEYS} == {"", *GROUPS}
     assert not {name: fault for name, key in KEYS.items() if (fault := key.rule.fault(key.default))}
 
@@ -42,7 +42,7 @@ def values(key: Key) -> st.SearchStrategy[object]:
 @pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.fixed_dictionaries({}, optional={name: values(key) for name, key in KEYS.items()}))
-def test_whatever_is_in_range_is_taken_and_a_dump_reads_back_the_same(keys: dict[str, object]) -> None:
+def test_valid_values_survive_a_dump(keys: dict[str, object]) -> None:
     cfg = load_config(overrides=as_arguments(keys))
     check_values(cfg)
     assert {name: value for name, value in leaves(cfg) if name in keys} == keys

@@ -28,7 +28,7 @@ def worked(monkeypatch: pytest.MonkeyPatch, folder: Path, stream: io.StringIO) -
     return stream.getvalue()
 
 
-def test_a_bar_counts_images_and_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_bar_counts_images_and_disappears(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("lreid.data.images.MOMENT", 0.0)
     written = worked(monkeypatch, tmp_path, Terminal())
     for what in ("reading", "extracting"):

@@ -142,7 +142,7 @@ def resolved(cfg: Config) -> dict[str, object]:
 
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_one_command_makes_a_row(benchmark: str, row: str) -> None:
+def test_one_command_reproduces_a_row(benchmark: str, row: str) -> None:
     wanted = ONE_BY_ONE | ROWS[row] | {"EVAL.FLIP": True, "EVAL.AP": "trapezoidal", "BENCHMARK.NAME": benchmark}
     if benchmark in VEHICLES:  # only flipped
         wanted |= {"INPUT.HEIGHT": 224, "INPUT.WIDTH": 224, "INPUT.PIPELINE": ["configs/augmentations/flip.yaml"]}
@@ -151,7 +151,7 @@ def test_one_command_makes_a_row(benchmark: str, row: str) -> None:
 
 
 @pytest.mark.parametrize("row", [*ROWS, *NEWER_ROWS])
-def test_a_method_is_named_by_its_file_as_well(row: str) -> None:
+def test_method_may_be_named_by_its_file(row: str) -> None:
     by_name = load_run_config(["market1501-10"], ["METHOD.NAME", row])
     for files in (
         ["configs/benchmarks/market1501-10.yaml", f"configs/methods/{row}.yaml"],
@@ -168,7 +168,7 @@ def test_a_method_is_named_by_its_file_as_well(row: str) -> None:
         ("lreid-order1-osnet", "lreid-order1-noduke", "torchreid:osnet_ain_x1_0"),
     ],
 )
-def test_networks_of_torchreid_train_by_the_same_recipes(benchmark: str, base: str, backbone: str, row: str) -> None:
+def test_torchreid_networks_use_the_same_recipes(benchmark: str, base: str, backbone: str, row: str) -> None:
     small, large = (resolved(load_run_config([name], ["METHOD.NAME", row])) for name in (benchmark, base))
     assert small == large | {"BENCHMARK.NAME": benchmark, "MODEL.BACKBONE": backbone}
 
@@ -196,13 +196,13 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("benchmark", PUBLISHED)
 @pytest.mark.parametrize("row", NEWER_ROWS)
-def test_newer_methods_are_trained_by_their_own_recipes(row: str, benchmark: str) -> None:
+def test_newer_methods_have_their_own_recipes(row: str, benchmark: str) -> None:
     wanted = NEWER_ROWS[row] | PUBLISHED[benchmark] | {"BENCHMARK.NAME": benchmark}
     found = resolved(load_run_config([benchmark], ["METHOD.NAME", row]))
     assert {key: found[key] for key in wanted} == wanted
 
 
-def test_akas_own_schedule_can_be_had() -> None:
+def test_akas_schedule_is_available() -> None:
     """50 epochs of 150 batches of 16 x 4; its one step, in epoch 25, is in the first task (official code)."""
     found = resolved(load_run_config(["lreid-order1-noduke"], ["METHOD.NAME", "aka", "METHOD.RECIPE", "aka"]))
     wanted = keys("TRAIN", EPOCHS=50, EPOCH_STEPS=150, LR=3.5e-4, WEIGHT_DECAY=5e-4, SCHEDULE="steps", MILESTONES=[25])
@@ -212,13 +212,13 @@ def test_akas_own_schedule_can_be_had() -> None:
 
 
 @pytest.mark.parametrize("name", method_names())
-def test_methods_of_episodes_alone_are_trained_by_dmmls_recipe(name: str) -> None:
+def test_episode_methods_use_dmmls_recipe(name: str) -> None:
     recipe = load_config(["market1501-10"], ["METHOD.NAME", name]).METHOD.RECIPE
     by_episodes = method_class(name).batches == "episodes"
     assert (recipe == "dmml") == by_episodes, "set RECIPE in its file of configs/methods"
 
 
-def test_what_the_user_sets_wins(tmp_path: Path) -> None:
+def test_user_keys_override_recipes(tmp_path: Path) -> None:
     """A key anywhere behind the benchmark, and another recipe; a benchmark of one's own can do the same."""
     (tmp_path / "mine.yaml").write_text("_BASE_: recipes/{METHOD.RECIPE}\nTRAIN: {LR: 1e-5}\nSEED: 4\n")
     for method, epochs in (("lwf", 120), ("dwopp", 600)):
@@ -234,6 +234,6 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
         load_config(["market1501-10"], ["METHOD.RECIPE", "botty"])
 
 
-def test_without_a_benchmark_of_real_images_a_method_brings_no_recipe() -> None:
+def test_recipes_apply_only_to_benchmarks_of_real_images() -> None:
     plain, bot = (load_config(["synthetic-domains"], ["METHOD.NAME", name]) for name in ("dwopp", "bot_ft"))
     assert plain.TRAIN == bot.TRAIN and plain.INPUT == bot.INPUT

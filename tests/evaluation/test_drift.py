@@ -28,7 +28,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 @given(seed=st.integers(0, 1000), count=st.integers(1, 6), dim=st.integers(1, 5))
 @settings(max_examples=30, deadline=None)
-def test_drift_against_a_loop(seed: int, count: int, dim: int) -> None:
+def test_drift_matches_a_loop(seed: int, count: int, dim: int) -> None:
     before, after = features(seed, count, dim), features(seed + 1, count, dim)
     pairs = list(zip(before, after, strict=True))
     moved = [math.sqrt(sum((x - y) ** 2 for x, y in zip(unit(a), unit(b), strict=True))) for a, b in pairs]
@@ -37,14 +37,14 @@ def test_drift_against_a_loop(seed: int, count: int, dim: int) -> None:
     assert feature_drift(before, after, "cosine") == pytest.approx(turned, abs=1e-12)
 
 
-def test_small_drift_is_not_lost_in_rounding() -> None:
+def test_small_drift_is_exact() -> None:
     """``1 - cos`` in float32 would give 0 here."""
     before = torch.tensor([[1.0, 0.0]])
     after = torch.tensor([[1.0, 1e-5]])
     assert feature_drift(before, after, "cosine") == pytest.approx(5e-11, rel=1e-3)
 
 
-def test_drift_refuses_what_it_cannot_compare() -> None:
+def test_drift_refuses_bad_input() -> None:
     with pytest.raises(InputError, match="same images"):
         feature_drift(features(0, 3), features(0, 4))
     with pytest.raises(InputError, match="metric"):
@@ -70,7 +70,7 @@ def update(model: Embedder, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-def test_recorder_follows_every_set_for_the_first_steps() -> None:
+def test_recorder_measures_every_set_in_the_first_steps() -> None:
     model, optimizer = small_model()
     sets = {"buffer": images(5), "held_out": images(7)}
     recorder = DriftRecorder(model, sets | {"empty": images(0)}, steps=3)
@@ -92,7 +92,7 @@ def test_recorder_follows_every_set_for_the_first_steps() -> None:
     assert recorder.curves.keys() == sets.keys()
 
 
-def test_recorder_leaves_training_as_it_was() -> None:
+def test_recorder_does_not_change_training() -> None:
     def trained(watched: bool) -> dict[str, torch.Tensor]:
         model, optimizer = small_model()
         model.neck.eval()  # a part may be in another mode than the whole

@@ -30,7 +30,7 @@ def evaluator(test_set: QueryGallery, *, skip_bad: bool = False, **options: Any)
 
 
 @pytest.mark.parametrize("camera_filter", [True, False])
-def test_figures_are_those_of_the_exact_ranking(test_set: QueryGallery, camera_filter: bool) -> None:
+def test_metrics_equal_the_exact_ranking(test_set: QueryGallery, camera_filter: bool) -> None:
     torch.manual_seed(0)
     model, both = Embedder("small", height=32, width=16), (test_set.query, test_set.gallery)
     (figures,) = evaluator(test_set, camera_filter=camera_filter).evaluate(model)
@@ -45,7 +45,7 @@ def test_figures_are_those_of_the_exact_ranking(test_set: QueryGallery, camera_f
     assert figures.identity_ap == pytest.approx(precisions) and list(figures.identity_ap) == sorted(precisions)
 
 
-def test_skipped_images_are_told(test_set: QueryGallery) -> None:
+def test_skipped_images_are_listed(test_set: QueryGallery) -> None:
     gone = test_set.gallery[0]._replace(path="gone.png")
     with_gap = QueryGallery("campus", "seen", test_set.query, (gone, *test_set.gallery[1:]), 0)
     assert evaluator(with_gap, skip_bad=True).skipped == ["gone.png"]
@@ -71,7 +71,7 @@ def test_splits_are_averaged(test_set: QueryGallery) -> None:
     assert both.identity_ap.keys() == first.identity_ap.keys() | second.identity_ap.keys()
 
 
-def test_splits_do_without_images_that_cannot_be_read(test_set: QueryGallery) -> None:
+def test_splits_leave_out_unreadable_images(test_set: QueryGallery) -> None:
     torch.manual_seed(0)
     model = Embedder("small", height=32, width=16)
     everything = (tuple(range(len(test_set.query))), tuple(range(len(test_set.gallery))))
@@ -81,7 +81,7 @@ def test_splits_do_without_images_that_cannot_be_read(test_set: QueryGallery) ->
     assert evaluator(replace(broken, splits=(everything,)), skip_bad=True).evaluate(model) == figures
 
 
-def test_a_test_set_without_matches_is_refused_before_the_training(test_set: QueryGallery) -> None:
+def test_test_set_without_matches_is_refused(test_set: QueryGallery) -> None:
     same = replace(test_set, gallery=tuple(r._replace(camid=0) for r in test_set.gallery))
     same = replace(same, query=tuple(r._replace(camid=0) for r in test_set.query))
     with pytest.raises(
@@ -98,7 +98,7 @@ def test_a_test_set_without_matches_is_refused_before_the_training(test_set: Que
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_a_flat_index_gives_the_same_figures_and_another_one_does_not(test_set: QueryGallery, metric: str) -> None:
+def test_flat_index_gives_the_metrics_of_exact_search(test_set: QueryGallery, metric: str) -> None:
     torch.manual_seed(0)
     model = Embedder("small", height=32, width=16)
     exact = evaluator(test_set, metric=metric).evaluate(model)
@@ -107,6 +107,6 @@ def test_a_flat_index_gives_the_same_figures_and_another_one_does_not(test_set: 
     assert evaluator(test_set, metric=metric, index=coarse).evaluate(model) != exact
 
 
-def test_an_index_that_a_gallery_cannot_train_is_refused_before_anything_is_trained(test_set: QueryGallery) -> None:
+def test_index_that_needs_more_images_is_refused(test_set: QueryGallery) -> None:
     with pytest.raises(InputError, match="ivfpq needs 9984 images or more"):
         evaluator(test_set, index=FaissIndex("ivfpq")).try_index(256)

@@ -27,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 
 
 @pytest.mark.slow
-def test_figures_are_those_of_all_pairs_of_checkpoints(run: tuple[Path, dict]) -> None:
+def test_cross_model_metrics_equal_all_pairs_of_checkpoints(run: tuple[Path, dict]) -> None:
     out, results = run
     tested = {each["test"]: each for each in score_checkpoints([out], extras=Extras(cross_model=True))["cross_model"]}
     for gallery, metrics in results["cross_model"].items():
@@ -43,7 +43,7 @@ def test_figures_are_those_of_all_pairs_of_checkpoints(run: tuple[Path, dict]) -
 
 
 @pytest.mark.slow
-def test_the_summary_takes_every_gallery_as_its_own_model_left_it(run: tuple[Path, dict]) -> None:
+def test_reindex_free_summary_uses_old_gallery_features(run: tuple[Path, dict]) -> None:
     _, results = run
     crossed = results["cross_model"]
     for metric in ("mAP", "rank1"):
@@ -54,13 +54,13 @@ def test_the_summary_takes_every_gallery_as_its_own_model_left_it(run: tuple[Pat
 
 
 @pytest.mark.slow
-def test_a_broken_run_goes_on_to_the_same_figures(run: tuple[Path, dict], tmp_path: Path) -> None:
+def test_interrupted_run_resumes_with_stored_galleries(run: tuple[Path, dict], tmp_path: Path) -> None:
     train_interrupted(config(), tmp_path / "run", 3)
     resumed = train(config(), tmp_path / "run", resume=True)
     assert resumed["cross_model"] == run[1]["cross_model"] and resumed["summary"] == run[1]["summary"]
 
 
-def test_a_gallery_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_missing_gallery_features_are_refused(tmp_path: Path) -> None:
     stored = GalleryFeatures(tmp_path)
     features = np.ones((3, 2), np.float32)
     stored.write(0, 1, features)
@@ -87,7 +87,7 @@ def test_a_gallery_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_damaged_matrices_are_told(run: tuple[Path, dict]) -> None:
+def test_damaged_cross_model_matrices_are_refused(run: tuple[Path, dict]) -> None:
     _, results = run
     assert fault(results) is None
     one_row = {"plaza": results["cross_model"]["plaza"], "campus": {"mAP": [[1.0]]}}

@@ -65,14 +65,14 @@ class TwoCalls:
 
 
 def looked_at(recorder: GradientRecorder, batch: Batch) -> dict[str, torch.Tensor]:
-    """The loss terms of a batch, with the recorder told as by the trainer."""
+    """The loss terms of a batch, with a recorder that the trainer would call."""
     recorder.before_loss()
     terms = recorder.method.loss(batch)
     recorder.after_loss(batch, recorder.method.total(terms))
     return terms
 
 
-def test_gradients_of_stored_and_incoming_features_are_told_apart() -> None:
+def test_norms_of_stored_and_incoming_features_are_separate() -> None:
     model = Embedder("small", height=32, width=16).eval()
     images = torch.randn(4, 3, 32, 16)
     recorder = GradientRecorder(TwoCalls(model, images), steps=3)
@@ -100,7 +100,7 @@ class OneCall(TwoCalls):
         return {"incoming": (pull * self.model(torch.cat([batch.images, self.stored]))[:, 0]).sum()}
 
 
-def test_images_behind_the_batch_are_stored_ones() -> None:
+def test_rows_after_the_batch_are_stored_images() -> None:
     model = Embedder("small", height=32, width=16).eval()
     images = torch.randn(6, 3, 32, 16)
     batch = Batch(images[:4], torch.arange(4), exemplars=torch.tensor([-1, 7, -1, -1]))
@@ -126,7 +126,7 @@ class Mapped(OneCall):
         return {"incoming": (pull * self.model.pool(maps)[:, 0]).sum() + maps.sum()}
 
 
-def test_features_that_are_pooled_of_maps_count() -> None:
+def test_features_pooled_from_maps_are_recorded() -> None:
     model = Embedder("small", height=32, width=16).eval()
     images = torch.randn(6, 3, 32, 16)
     batch = Batch(images[:4], torch.arange(4), exemplars=torch.tensor([-1, 7, -1, -1]))
@@ -163,7 +163,7 @@ def test_an_update_over_several_batches_is_one_entry() -> None:
 
 
 @pytest.mark.parametrize("label", [math.inf, math.nan])
-def test_a_norm_that_is_not_finite_is_none(label: float) -> None:
+def test_infinite_norm_is_recorded_as_none(label: float) -> None:
     model = Embedder("small", height=32, width=16).eval()
     recorder = GradientRecorder(Pull(model), steps=1)
     looked_at(recorder, Batch(torch.randn(2, 3, 32, 16), torch.tensor([label])))

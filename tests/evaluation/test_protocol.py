@@ -60,13 +60,13 @@ def test_tracks_are_ranked(drawn: DataSet, model: Embedder) -> None:
     assert scored["mAP"] != pytest.approx(100 * evaluate(*arguments).mAP)
 
 
-def test_tracks_do_without_images_that_cannot_be_read(drawn: DataSet, model: Embedder) -> None:
+def test_tracks_leave_out_unreadable_images(drawn: DataSet, model: Embedder) -> None:
     gallery = (drawn.gallery[0]._replace(path="gone.png"), *drawn.gallery[1:])
     scored, figures, arguments = both_ways(query_gallery([replace(drawn, gallery=gallery)], "unseen"), model)
     assert_same(scored, figures, evaluate_image_to_track(*scores_and_labels(*arguments), drawn.tracks[1:]))
 
 
-def test_single_shots_are_drawn(drawn: DataSet, model: Embedder) -> None:
+def test_single_shot_galleries_are_drawn(drawn: DataSet, model: Embedder) -> None:
     test = query_gallery([replace(drawn, tracks=(), single_shot=True)], "unseen")
     scored, figures, arguments = both_ways(test, model)
     wanted = evaluate_single_shot(*scores_and_labels(*arguments))
@@ -74,7 +74,7 @@ def test_single_shots_are_drawn(drawn: DataSet, model: Embedder) -> None:
     assert wanted.cmc[0] != evaluate(*arguments).cmc[0]
 
 
-def test_single_shots_of_several_splits_are_averaged(drawn: DataSet, model: Embedder) -> None:
+def test_single_shot_splits_are_averaged(drawn: DataSet, model: Embedder) -> None:
     half = len(drawn.query) // 2
     versions = [
         replace(drawn, query=query, tracks=(), single_shot=True) for query in (drawn.query[:half], drawn.query[half:])

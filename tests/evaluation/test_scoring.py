@@ -36,7 +36,7 @@ TEST = ListedTest(CIRCLE, QUERY, GALLERY)
 # Query 2 at 90°: match (95°) first. Query 3: its one match is under its own camera. Query 4: nobody in the gallery.
 
 
-def test_figures_by_hand() -> None:
+def test_metrics_equal_manual_computation() -> None:
     figures = row_of(TEST, FEATURES)
     assert figures["mAP"] == pytest.approx(100 * ((1 / 2 + 2 / 3) / 2 + 1) / 2)
     assert figures["mINP"] == pytest.approx(100 * (2 / 3 + 1) / 2)
@@ -52,7 +52,7 @@ def test_figures_by_hand() -> None:
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_an_index_gives_all_figures_of_the_open_set_too_and_tells_its_cost(metric: str) -> None:
+def test_index_gives_open_set_rates_and_its_cost(metric: str) -> None:
     test = TEST.by(metric)
     figures = row_of(test, FEATURES, FaissIndex("flat", depth=5))
     cost = figures.pop("index")
@@ -68,7 +68,7 @@ def test_without_impostors_the_open_set_is_empty() -> None:
     assert figures["mAP"] == 100 and figures["open_set"] == []
 
 
-def test_means_over_splits() -> None:
+def test_rows_are_means_over_splits() -> None:
     """The second split leaves the 9 out, so query 1 is ranked perfectly there."""
     columns = (0, 2, 3, 6)
     splits = (((0, 1, 2, 3), tuple(range(7))), ((0,), columns))
@@ -78,7 +78,7 @@ def test_means_over_splits() -> None:
     assert figures["rank1"] == 75 and figures["num_valid"] == 3
 
 
-def test_re_ranked_figures_differ_and_counts_do_not() -> None:
+def test_re_ranking_changes_metrics_but_not_counts() -> None:
     plain = row_of(TEST, FEATURES)
     figures = row_of(TEST, FEATURES, rerank=KReciprocal(k1=2, k2=1, weight=0.0))
     wanted = evaluate(
@@ -90,7 +90,7 @@ def test_re_ranked_figures_differ_and_counts_do_not() -> None:
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_hardest_rankings_by_hand(metric: str) -> None:
+def test_hardest_rankings_equal_manual_computation(metric: str) -> None:
     hard, easy = hardest_rankings(TEST.by(metric), FEATURES, count=5, depth=3)
     assert (hard.query, easy.query) == (0, 1)
     assert hard.ap == pytest.approx(100 * (1 / 2 + 2 / 3) / 2) and easy.ap == 100
@@ -100,18 +100,18 @@ def test_hardest_rankings_by_hand(metric: str) -> None:
     assert hard.scores == pytest.approx(np.cos(degrees) if metric == "cosine" else 6 * np.sin(degrees / 2), abs=1e-6)
 
 
-def test_a_match_far_behind_is_shown_too() -> None:
+def test_first_match_is_listed_beyond_the_depth() -> None:
     (hard,) = hardest_rankings(TEST, FEATURES, count=1, depth=1)
     assert (hard.ranks, hard.rows) == ([1, 2], [1, 0])
 
 
-def test_rows_are_those_of_the_whole_gallery_when_there_are_splits() -> None:
+def test_hardest_rows_refer_to_the_whole_gallery() -> None:
     test = replace(TEST, test=replace(CIRCLE, splits=(((1, 0), (6, 3, 2, 1)),)))
     hard, easy = hardest_rankings(test, FEATURES, count=5, depth=2)
     assert (hard.query, hard.rows, easy.query, easy.rows) == (0, [1, 2], 1, [3, 2])
 
 
-def test_an_unknown_camera_leaves_no_image_out() -> None:
+def test_unknown_camera_filters_no_image() -> None:
     """Figures, open set and rankings are those of cameras that are all different."""
     unknown = images((1, -1), (2, -1), (3, -1), (4, -1)), images(
         (1, -1), (9, -1), (1, 3), (2, -1), (1, -1), (-1, -1), (3, -1)
@@ -126,7 +126,7 @@ def test_an_unknown_camera_leaves_no_image_out() -> None:
     assert results[0] == results[1] and results[0]["num_filtered"] == 0
 
 
-def test_no_match_at_all_is_an_error() -> None:
+def test_test_set_without_any_match_is_an_error() -> None:
     circle = QueryGallery("circle", "unseen", QUERY.records[2:3], GALLERY.records)
     with pytest.raises(InputError, match="camera filter removed them all"):
         row_of(ListedTest(circle, images((3, 1)), GALLERY), (on_circle(180), FEATURES[1]))

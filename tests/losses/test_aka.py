@@ -24,7 +24,7 @@ def test_plasticity_matches_the_loops(scale, labels):
     assert loss.item() == pytest.approx(plasticity(features.tolist(), labels), rel=1e-9, abs=1e-9)
 
 
-def test_plasticity_is_the_plain_triplet_loss_where_the_official_code_overflows():
+def test_plasticity_is_finite_where_the_official_code_overflows():
     features = draw(12, 64, scale=1e3).float()
     assert torch.log(1 + torch.exp(torch.cdist(features, features))).isinf().any()
     expected = plasticity(features.tolist(), UNEQUAL, change=lambda d: max(d, math.log(2)))
@@ -42,7 +42,7 @@ def test_stability_matches_the_loops(vertices, width, seed, scale):
     assert 0 <= loss <= 4 + 1e-12
 
 
-def test_stability_of_close_vertices_keeps_its_digits():
+def test_stability_of_close_vertices_is_exact():
     old = draw(5, 2048, seed=1)
     step = draw(5, 2048, seed=2, scale=1e-6)
     sideways = step - (step * old).sum(1, keepdim=True) / old.square().sum(1, keepdim=True) * old
@@ -50,7 +50,7 @@ def test_stability_of_close_vertices_keeps_its_digits():
     assert stability_loss(old + sideways, old).item() == pytest.approx(angle.square().mean().item(), rel=1e-6)
 
 
-def test_stability_of_dead_vertices():
+def test_stability_of_zero_vertices():
     assert stability_loss(torch.zeros(5, 4), draw(5, 4)).item() == pytest.approx(1)
 
 
@@ -61,7 +61,7 @@ def test_smoothing_over_the_head_is_that_of_torch(smoothing):
     torch.testing.assert_close(loss, F.cross_entropy(logits, labels, label_smoothing=smoothing))
 
 
-def test_smoothing_over_more_classes_than_the_head_has_as_in_the_official_code():
+def test_smoothing_may_cover_more_classes_than_the_head():
     logits, labels = draw(6, 500), torch.tensor([0, 499, 1, 1, 2, 3])
     targets = torch.full((6, 500), 0.1 / 2494, dtype=torch.float64)
     targets[torch.arange(6), labels] += 0.9

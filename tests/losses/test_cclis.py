@@ -85,7 +85,7 @@ def test_sample_nce_matches_the_loops(labels, current, weights, temperature, see
 
 
 @pytest.mark.parametrize("filler", [0.0, -1.0, torch.nan, torch.inf])
-def test_weights_of_current_classes_do_not_count(filler):
+def test_weights_of_current_classes_are_ignored(filler):
     scores, labels, weights = cosines(8, 4), torch.tensor(LABELS), 0.001 + 0.05 * cosines(1, 8)[0].abs()
     expected = sample_nce_loss(scores, labels, weights, [2, 3])
     assert sample_nce_loss(scores, labels, weights * 2, [2, 3]) != expected
@@ -110,7 +110,7 @@ def test_prototype_relation_matches_the_loops(rows, classes, temperature, teache
 
 
 @pytest.mark.parametrize("name", golden_names("cclis_scores"))
-def test_golden_scores_and_weights(name):
+def test_scores_and_weights_equal_golden_cases(name):
     hyper, arrays = load_golden(name)
     classes = (hyper["target_task"] + 1) * hyper["cls_per_task"]
     seen, labels = arrays["output"].double().T[:, :classes], arrays["label"]

@@ -30,13 +30,13 @@ def dark_experience(student, teacher):
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(5, 8), st.integers(0, 99))
 @settings(deadline=None, max_examples=50)
-def test_matches_the_loops(widths, classes, seed):
+def test_loss_matches_loops(widths, classes, seed):
     student, teacher = draw(len(widths), classes, seed=seed), stored(widths, 5, seed + 1)
     loss = dark_experience_loss(student, teacher)
     assert loss.item() == pytest.approx(dark_experience(student.tolist(), teacher.tolist()), rel=1e-9)
 
 
-def test_gradient_on_what_was_stored_only():
+def test_only_stored_logits_have_a_gradient():
     student, teacher = draw(5, 6).requires_grad_(), stored([6, 0, 1, 3, 4], 6)
     dark_experience_loss(student, teacher).backward()
     expected = 2 * (student.detach() - teacher).nan_to_num(0) / 14

@@ -12,7 +12,7 @@ PRINTED = [name for start in LOSSES for name in golden_names(start) if "loss_pap
 
 
 @pytest.mark.parametrize("temperature", [10.0, 300.0])  # 300: soft enough for a gradient to pass
-def test_gradient_where_the_official_one_is_nan(temperature):
+def test_gradient_is_finite_where_the_official_one_is_nan(temperature):
     # Saturated at temperature 1, so the official float32 root of the softmax underflows.
     hyper, arrays = load_golden("dwpp_T10_underflow_f32")
     assert not arrays["grad"].isfinite().any()
@@ -29,7 +29,7 @@ def test_gradient_where_the_official_one_is_nan(temperature):
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_printed_form(name):
+def test_printed_form_of_the_paper(name):
     hyper, arrays = load_golden(name)
     options = {"temperature": hyper["T"], "metric": "euclidean", "prob_floor": 0.0}
     student, teacher = arrays["feat_new"].double(), arrays["feat_old"]
@@ -65,7 +65,7 @@ TARGETS = torch.tensor([0, 3, 1, 1, 2])
 
 @given(st.integers(0, 50), st.floats(0.5, 5), st.floats(0.1, 20))
 @settings(deadline=None, max_examples=30)
-def test_decoupled_parts_add_up_to_the_whole(seed, temperature, scale):
+def test_decoupled_parts_add_up_to_dwpp(seed, temperature, scale):
     student, teacher = (draw(5, 4, seed=each, scale=scale) for each in (seed, seed + 1))
     p_old = (teacher / temperature).softmax(1)
     whole = p_old * ((teacher / temperature).log_softmax(1) - (student / temperature).log_softmax(1))
@@ -75,7 +75,7 @@ def test_decoupled_parts_add_up_to_the_whole(seed, temperature, scale):
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e6])
-def test_decoupled_stays_exact_when_saturated(scale):
+def test_decoupled_is_exact_when_saturated(scale):
     student, teacher = draw(5, 4, scale=scale), draw(5, 4, seed=1, scale=scale)
     expected = 0.0
     for mine, old, target in zip(student, teacher, TARGETS.tolist(), strict=True):

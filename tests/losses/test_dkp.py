@@ -60,7 +60,7 @@ def test_transfer_matches_the_loops(rows, past, relation_temperature, temperatur
 
 
 @pytest.mark.parametrize("labels", [[0, 0, 1, 1], [7, 7, 7, 7]])
-def test_float32_stays_finite_where_samples_are_their_means(labels):
+def test_identical_samples_give_finite_float32_loss(labels):
     features = draw(4, 5).float()[:, None].expand(4, 3, 5).clone().requires_grad_()
     loss = dkp_set_triplet_loss(features, torch.tensor(labels))
     loss.backward()

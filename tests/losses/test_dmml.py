@@ -8,7 +8,7 @@ PRINTED = [name for name in golden_names("dmml") if "loss_paper_fixed_sign_sum" 
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_printed_form_with_its_sign_put_right(name):
+def test_printed_form_with_corrected_sign(name):
     hyper, arrays = load_golden(name)
     options = {"metric": "euclidean", "clamp": False, "feature_penalty": 0}
     total = dmml_loss(arrays["feature"], arrays["label"], hyper["n_s"], **options) * hyper["N"] * hyper["n_q"]
@@ -35,7 +35,7 @@ def test_no_gradient_through_a_clamped_negative():
 
 
 @pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
-def test_one_class_leaves_the_penalty(metric):
+def test_single_class_has_only_the_penalty(metric):
     features = draw(4, 4).requires_grad_()
     loss = dmml_loss(features, torch.full((4,), 7), 3, metric=metric)
     loss.backward()

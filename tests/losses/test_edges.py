@@ -41,7 +41,7 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("name", NOTHING)
-def test_nothing_to_learn_is_zero_with_a_gradient_of_zero(name: str) -> None:
+def test_degenerate_batches_have_zero_loss_and_gradient(name: str) -> None:
     shape, loss = NOTHING[name]
     trained = draw(*shape).requires_grad_()
     value = loss(trained)
@@ -130,6 +130,6 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_arguments_that_do_not_fit_are_refused(call: Callable[[], object], message: str) -> None:
+def test_mismatched_arguments_are_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

@@ -8,7 +8,7 @@ from lreid.losses.episodes import prototype_logits, split_episode
 
 
 @given(st.lists(st.integers(-3, 5), min_size=1, max_size=30), st.integers(1, 4))
-def test_split_is_that_of_the_loops(labels, num_support):
+def test_split_matches_loops(labels, num_support):
     expected = split(labels, num_support)
     queries = [(row, place) for place, (_, rows) in enumerate(expected.values()) for row in rows]
     if not queries:
@@ -23,7 +23,7 @@ def test_split_is_that_of_the_loops(labels, num_support):
         assert weight.tolist() == [1 / len(rows)] * len(rows) + [0] * (num_support - len(rows))
 
 
-def test_cosine_of_dead_features_is_zero_with_a_finite_gradient():
+def test_cosine_of_zero_features_has_a_finite_gradient():
     features = torch.zeros(4, 3, dtype=torch.float64)
     features[1, 0] = 2.0  # the query of class 0; every support and the other query are zero
     features.requires_grad_()

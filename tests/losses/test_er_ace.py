@@ -21,7 +21,7 @@ def cross_entropy_over(logits, labels, classes):
 
 @given(LABELS, st.none() | st.sets(st.integers(0, 6)), st.integers(0, 99), st.floats(0, 20))
 @settings(deadline=None, max_examples=60)
-def test_matches_the_loops(labels, seen, seed, scale):
+def test_loss_matches_loops(labels, seen, seed, scale):
     rows = draw(len(labels), 7, seed=seed, scale=scale).requires_grad_()
     classes = set(labels)
     if seen is not None:
@@ -34,7 +34,7 @@ def test_matches_the_loops(labels, seen, seed, scale):
     assert rows.grad[:, [column for column in range(7) if column not in classes]].eq(0).all()
 
 
-def test_absent_classes_may_have_any_logit():
+def test_logits_of_absent_classes_are_ignored():
     # A fill of -1e9, as in the official code, would be above the logits of the batch.
     rows = torch.tensor([[-1e10, -1e10, 1e30], [-1e10, -1e10, 0.0]], requires_grad=True)
     loss = asymmetric_cross_entropy(rows, torch.tensor([0, 1]))

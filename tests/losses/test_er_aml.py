@@ -62,7 +62,7 @@ def triplet(anchors, positives, negatives, margin):
     st.floats(0, 10),
 )
 @settings(deadline=None, max_examples=60)
-def test_matches_the_loops(labels, seed, temperature, base, scale):
+def test_loss_matches_loops(labels, seed, temperature, base, scale):
     features, negative_labels = draw(3, len(labels), 4, seed=seed, scale=scale), others(labels, 5, seed)
     loss = er_aml_loss(
         *features,
@@ -105,7 +105,7 @@ def allowed(labels, memory, negatives):
     st.integers(0, 99),
 )
 @settings(deadline=None, max_examples=100)
-def test_pairs_are_drawn_from_what_is_allowed(labels, memory, negatives, seed):
+def test_pairs_are_drawn_from_allowed_images(labels, memory, negatives, seed):
     expected = allowed(labels, memory, negatives)
     arguments = torch.tensor(labels), torch.tensor(memory, dtype=torch.int64)
     pairs = sample_pairs(*arguments, generator(seed), negatives=negatives)

@@ -74,7 +74,7 @@ def test_combination_matches_the_loops(alpha, old_rows, added, seed):
                 assert fused[name][row, column].item() == pytest.approx(expected)
 
 
-def test_ends_are_the_networks_and_neither_is_changed():
+def test_extreme_shares_return_the_networks():
     network = [torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)) for _ in range(2)]
     for each in network:
         each(torch.randn(5, 3))
@@ -88,7 +88,7 @@ def test_ends_are_the_networks_and_neither_is_changed():
     network[0].load_state_dict(linear_combination(new, old, 0.5))
 
 
-def test_shares_of_a_teacher_fall_as_a_power():
+def test_teacher_shares_decay_exponentially():
     teacher, student = {"w": torch.ones(1, dtype=torch.float64)}, {"w": torch.zeros(1, dtype=torch.float64)}
     for _ in range(200):
         teacher = pad_ema(teacher, student)

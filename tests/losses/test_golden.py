@@ -26,7 +26,7 @@ def test_every_description_has_its_arrays() -> None:
 
 
 @pytest.mark.parametrize("name", golden_names())
-def test_the_description_is_true(name: str) -> None:
+def test_golden_description_matches_its_arrays(name: str) -> None:
     case = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
     assert name == f"{case['loss']}_{case['case']}"
     assert case["source"] and case["torch"] and case["numpy"] and isinstance(case["hyper"], dict)
@@ -245,7 +245,7 @@ BROKEN = [
     ("key", "name"),
     [(key, name) for key in CASES for name in golden_names(key.rstrip("#")) if name not in BROKEN],
 )  # fmt: skip
-def test_golden(key: str, name: str) -> None:
+def test_losses_equal_golden_cases(key: str, name: str) -> None:
     call, gradients, value, tolerance = CASES[key]
     hyper, arrays = load_golden(name)
     for trained in gradients:

@@ -28,7 +28,7 @@ def icarl(student, labels, teacher):
 
 @given(st.sampled_from([None, 1, 4, 6]), st.integers(0, 50), st.floats(0, 6))
 @settings(deadline=None, max_examples=40)
-def test_matches_the_loops(old_classes, seed, scale):
+def test_loss_matches_loops(old_classes, seed, scale):
     student = draw(4, 6, seed=seed, scale=scale)
     teacher = None if old_classes is None else draw(4, old_classes, seed=seed + 1, scale=scale)
     loss = icarl_loss(student, LABELS, teacher)
@@ -36,7 +36,7 @@ def test_matches_the_loops(old_classes, seed, scale):
     assert loss.item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_saturated_logits_stay_exact():
+def test_saturated_logits_are_exact():
     student = torch.tensor([[1e5, -1e5]], requires_grad=True)
     loss = icarl_loss(student, torch.tensor([1]), torch.tensor([[-1e5]]))
     loss.backward()

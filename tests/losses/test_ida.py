@@ -9,7 +9,7 @@ from lreid.losses import discriminant_alignment_loss
 @pytest.mark.parametrize("temperature", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("prob_floor", [0.0, 1e-4, 0.1])
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_matches_the_loops(metric, temperature, prob_floor, count):
+def test_loss_matches_loops(metric, temperature, prob_floor, count):
     student, teacher, anchors = (
         draw(*shape, seed=n, scale=0.7) for n, shape in enumerate([(6, 4), (6, 4), (count, 4)])
     )
@@ -24,7 +24,7 @@ def test_matches_the_loops(metric, temperature, prob_floor, count):
     assert loss.item() == pytest.approx(expected / 6, rel=1e-9, abs=1e-14)
 
 
-def test_free_to_move_where_no_anchor_is():
+def test_features_far_from_anchors_are_free():
     # The old classes differ in the first dimension only: alignment leaves the others to the new task.
     anchors = torch.zeros(3, 4, dtype=torch.float64)
     anchors[:, 0] = torch.tensor([-1.0, 0.0, 2.0])

@@ -56,7 +56,7 @@ def dual_target(short, long, i, labels):
 
 @given(LABELS, st.floats(0.05, 1), st.integers(0, 9), st.booleans())
 @settings(deadline=None, max_examples=60)
-def test_all_match_the_loops(labels, temperature, seed, repeated):
+def test_losses_match_loops(labels, temperature, seed, repeated):
     student, short, long = (draw(len(labels), width, seed=seed + width) for width in (3, 4, 5))
     if repeated:  # images that stand twice have affinities that tie, also where their labels differ
         short, long = (each[torch.arange(len(labels)) // 2] for each in (short, long))
@@ -80,7 +80,7 @@ def test_all_match_the_loops(labels, temperature, seed, repeated):
 
 @pytest.mark.parametrize("labels", [[0, 0, 1, 1, 1, 2], [4, 4, 4, 4, 4, 4], [5, 4, 3, 2, 1, 0]])
 @pytest.mark.parametrize("scale", [0.0, 1e-20, 1e10])
-def test_cold_softmaxes_stay_finite_with_repeated_images(labels, scale):
+def test_low_temperature_is_finite_with_repeated_images(labels, scale):
     student = draw(3, 5, scale=scale).repeat(2, 1).float().requires_grad_()
     short, long = (draw(3, 5, seed=seed).repeat(2, 1).float() for seed in (1, 2))
     truth, cold = torch.tensor(labels), {"temperature": 0.01}

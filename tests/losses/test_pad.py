@@ -9,7 +9,7 @@ from lreid.losses import pad_viskd_loss
 
 @given(st.integers(1, 4), st.integers(1, 3), st.floats(0.5, 5), st.integers(0, 9))
 @settings(deadline=None, max_examples=40)
-def test_matches_the_loops(rows, levels, temperature, seed):
+def test_loss_matches_loops(rows, levels, temperature, seed):
     new = [draw(rows, 2 + level, seed=seed + level) for level in range(levels)]
     old = [draw(rows, 2 + level, seed=seed + level + 10) for level in range(levels)]
     logits, old_logits = draw(rows, 4, seed=seed + 20), draw(rows, 4, seed=seed + 21)
@@ -26,6 +26,6 @@ def test_matches_the_loops(rows, levels, temperature, seed):
 
 
 @pytest.mark.parametrize("teacher", [[], [torch.ones(2, 4)], [torch.ones(2, 3)] * 2])
-def test_features_of_both_must_fit(teacher):
+def test_mismatched_features_are_refused(teacher):
     with pytest.raises(ValueError, match="student"):
         pad_viskd_loss([torch.ones(2, 3)], teacher, torch.ones(2, 3), torch.ones(2, 3))

@@ -21,7 +21,7 @@ def official_draws(hyper, width):
 
 
 @pytest.mark.parametrize("name", golden_names("pass"))
-def test_golden(name):
+def test_losses_equal_golden_cases(name):
     hyper, arrays = load_golden(name)
     features = arrays["feature"].requires_grad_()
     targets = arrays["target"]
@@ -51,7 +51,7 @@ def test_golden(name):
 # Rotation
 
 
-def test_four_turns_of_a_square_image_are_exact():
+def test_rotations_of_square_images_are_exact():
     images, labels = rotate_batch(torch.arange(8.0).view(2, 1, 2, 2), torch.tensor([3, 0]))
     assert images[::2, 0].tolist() == [[[0, 1], [2, 3]], [[1, 3], [0, 2]], [[3, 2], [1, 0]], [[2, 0], [3, 1]]]
     assert images[1, 0].tolist() == [[4, 5], [6, 7]]
@@ -98,7 +98,7 @@ def test_means_are_exact_in_float32():
 
 @given(st.integers(1, 9), st.integers(0, 20))
 @settings(deadline=None, max_examples=30)
-def test_feature_distillation_is_one_norm(rows, seed):
+def test_feature_distillation_is_the_norm_of_the_batch(rows, seed):
     student, teacher = draw(rows, 4, seed=seed), draw(rows, 4, seed=seed + 1)
     squares = sum(
         (a - b) ** 2 for x, y in zip(student.tolist(), teacher.tolist(), strict=True) for a, b in zip(x, y, strict=True)

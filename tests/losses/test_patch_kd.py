@@ -41,7 +41,7 @@ def test_rd_matches_the_loops(sets, vectors, seed):
     assert student.grad.isfinite().all()
 
 
-def test_rd_knows_no_scale_and_stands_equal_vectors():
+def test_rd_ignores_scale_and_accepts_equal_vectors():
     student = draw(2, 3, 4)
     torch.testing.assert_close(patchkd_rd_loss(student, 5 * student), torch.zeros((), dtype=torch.float64))
     student = torch.ones(2, 3, 4, requires_grad=True)

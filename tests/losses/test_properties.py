@@ -188,7 +188,7 @@ def backward(case: Case, trained: list[Tensor], fixed: list[Tensor], labels: lis
 
 
 @each_case
-def test_gradient_is_that_of_the_value_and_teachers_get_none(case: Case) -> None:
+def test_gradients_match_finite_differences_and_teachers_have_none(case: Case) -> None:
     trained, fixed, labels = case.batch()
     assert backward(case, trained, fixed, labels).shape == ()
     assert all(each.grad is None for each in fixed)
@@ -211,7 +211,7 @@ def test_float32_stays_finite(case: Case, scale: float, cold: bool) -> None:
 
 @each_case
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_computed_in_float64_at_any_precision_and_under_autocast(case: Case, dtype: torch.dtype) -> None:
+def test_losses_compute_in_float64_under_autocast(case: Case, dtype: torch.dtype) -> None:
     trained, fixed, labels = case.batch()
     batch = [each.to(dtype) for each in (*trained, *fixed)]
     expected = case.call(*(each.double() for each in batch), *labels).item()
@@ -222,7 +222,7 @@ def test_computed_in_float64_at_any_precision_and_under_autocast(case: Case, dty
 
 
 @each_case
-def test_nan_shows_in_the_loss(case: Case) -> None:
+def test_nan_features_give_a_nan_loss(case: Case) -> None:
     trained, fixed, labels = case.batch()
     trained[0].view(-1)[0] = torch.nan
     assert case.call(*trained, *fixed, *labels).isnan()
@@ -232,7 +232,7 @@ def test_nan_shows_in_the_loss(case: Case) -> None:
 
 @each_case
 @pytest.mark.parametrize("seed", range(5))
-def test_neither_order_nor_names_count(case: Case, seed: int) -> None:
+def test_losses_ignore_order_and_names_of_labels(case: Case, seed: int) -> None:
     trained, fixed, labels = case.batch(seed)
     expected = case.call(*trained, *fixed, *labels)
     order = torch.randperm(len(trained[0]), generator=torch.Generator().manual_seed(seed))
@@ -248,7 +248,7 @@ def test_neither_order_nor_names_count(case: Case, seed: int) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.equal], ids=lambda case: case.name)
-def test_equal_models_lose_nothing(case: Case) -> None:
+def test_equal_models_have_zero_distillation(case: Case) -> None:
     trained, _, labels = case.batch()
     loss = backward(case, trained, [each.clone() for each in trained], labels)
     assert abs(loss.item()) < 1e-14
@@ -256,14 +256,14 @@ def test_equal_models_lose_nothing(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.alone], ids=lambda case: case.name)
-def test_one_identity_has_nothing_to_learn(case: Case) -> None:
+def test_single_identity_has_zero_loss(case: Case) -> None:
     trained, fixed, labels = case.batch()
     assert backward(case, trained, fixed, [torch.full_like(labels[0], 3)]) == 0
     assert all(each.grad.eq(0).all() for each in trained)
 
 
 @each_case
-def test_what_does_not_fit_is_refused(case: Case) -> None:
+def test_mismatched_input_is_refused(case: Case) -> None:
     trained, fixed, labels = case.batch()
     batch = [*trained, *fixed, *labels]
     wrong = [(n, each[:-1]) for n, each in enumerate(batch) if len(batch) > 1]  # a row less than the others

@@ -14,7 +14,7 @@ def to_others(vectors):
 
 @given(st.integers(0, 7), st.floats(0.05, 2), st.floats(0.02, 2), st.integers(0, 9))
 @settings(deadline=None, max_examples=60)
-def test_matches_the_loops(rows, temperature, teacher_temperature, seed):
+def test_loss_matches_loops(rows, temperature, teacher_temperature, seed):
     student = F.normalize(draw(rows, 5, seed=seed)).requires_grad_()
     teacher = F.normalize(draw(rows, 3, seed=seed + 1))  # a model of another width
     temperatures = {"temperature": temperature, "teacher_temperature": teacher_temperature}

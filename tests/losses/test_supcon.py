@@ -27,7 +27,7 @@ def supcon(projections, labels, current, temperature, base_temperature):
 
 
 @pytest.mark.parametrize("name", golden_names("co2l_asymsupcon"))
-def test_an_anchor_without_positive_counts_nothing_where_the_official_code_gives_nan(name):
+def test_anchor_without_positive_is_ignored(name):
     hyper, arrays = load_golden(name)
     raw, temperatures = arrays["raw"].requires_grad_(), {key: hyper[key] for key in ("temperature", "base_temperature")}
     loss = asymmetric_supcon_loss(F.normalize(raw, dim=2), arrays["label"], arrays["cur"], **temperatures)
@@ -39,7 +39,7 @@ def test_an_anchor_without_positive_counts_nothing_where_the_official_code_gives
 
 
 @pytest.mark.parametrize("name", golden_names("co2l_asymsupcon"))
-def test_the_printed_sum_is_the_mean_without_factor_times_the_rows(name):
+def test_printed_sum_is_the_scaled_mean(name):
     hyper, arrays = load_golden(name)
     temperature = hyper["temperature"]
     loss = asymmetric_supcon_loss(
@@ -57,7 +57,7 @@ def test_the_printed_sum_is_the_mean_without_factor_times_the_rows(name):
     st.integers(0, 9),
 )
 @settings(deadline=None, max_examples=80)
-def test_matches_the_loops(labels, views, current, temperature, seed):
+def test_loss_matches_loops(labels, views, current, temperature, seed):
     projections = F.normalize(draw(len(labels), views, 5, seed=seed), dim=2).requires_grad_()
     loss = asymmetric_supcon_loss(projections, torch.tensor(labels).long(), current, temperature=temperature)
     loss.backward()
@@ -70,7 +70,7 @@ def test_matches_the_loops(labels, views, current, temperature, seed):
 
 
 @pytest.mark.parametrize("current", [[4, 1], (4, 1), {4, 1}, torch.tensor([1, 4]), range(1, 5, 3)])
-def test_current_classes_come_in_any_form(current):
+def test_current_classes_may_be_any_sequence(current):
     z, labels = F.normalize(draw(7, 2, 5), dim=2), torch.tensor(LABELS)
     expected = supcon(z.tolist(), LABELS, [1, 4], 0.5, 0.07)
     loss = asymmetric_supcon_loss(z, labels, current, temperature=0.5)

@@ -28,19 +28,19 @@ def test_any_counts_match_the_loops(margin, normalize, labels):
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=14), st.integers(0, 9), st.floats(-20, 20))
 @settings(deadline=None, max_examples=50)
-def test_any_labels_match_the_loops_and_a_shift_does_not_count(labels, seed, shift):
+def test_any_labels_match_loops_and_shift_is_ignored(labels, seed, shift):
     features = draw(len(labels), 4, seed=seed)
     loss = batch_hard_triplet_loss(features + shift, torch.tensor(labels), margin=1.0)
     assert loss.item() == pytest.approx(triplet(features.tolist(), labels, 1.0), rel=1e-6, abs=1e-6)
 
 
-def test_long_features_keep_their_digits():
+def test_long_features_are_exact():
     features = draw(12, 64, scale=1e15).float()
     expected = triplet(features.tolist(), UNEQUAL, 0.3)
     assert batch_hard_triplet_loss(features, torch.tensor(UNEQUAL)).item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_dead_features_have_no_gradient_when_normalised():
+def test_zero_features_have_no_gradient_when_normalised():
     features = draw(12, 4)
     features[0] = 0
     features.requires_grad_()

@@ -31,7 +31,7 @@ def stream(images: np.ndarray | ImagePaths) -> StreamMemory:
 
 
 @pytest.mark.parametrize("fill", [tasks, stream])
-def test_paths_give_the_pixels_that_images_give(fill: Callable[..., ExemplarStore]) -> None:
+def test_paths_and_pixels_give_equal_images(fill: Callable[..., ExemplarStore]) -> None:
     pixels, paths = fill(PIXELS), fill(ImagePaths(PATHS, 16, 8))
     assert isinstance(pixels.images, np.ndarray) and isinstance(paths.images, ImagePaths)
     assert len(pixels) == len(paths) >= 4 and np.array_equal(pixels.labels, paths.labels)
@@ -46,17 +46,17 @@ def test_paths_give_the_pixels_that_images_give(fill: Callable[..., ExemplarStor
     assert other.images.paths == paths.images.paths and np.array_equal(other.images[:], pixels.images)
 
 
-def test_file_names_need_be_no_text() -> None:
+def test_file_names_may_be_undecodable() -> None:
     memory = StreamMemory(5, seed=1)
     memory.add(ImagePaths(["caf\udce9.png"], 16, 8), LABELS[:1])
     assert memory.nbytes == 8  # the byte that is no text counts once
 
 
-def test_no_paths_are_no_pixels() -> None:
+def test_empty_paths_give_empty_pixels() -> None:
     assert ImagePaths(PATHS, 16, 8)[np.array([], int)].shape == (0, 16, 8, 3)
 
 
-def test_a_memory_keeps_one_kind_of_images_of_one_size() -> None:
+def test_mixed_kinds_and_sizes_are_refused() -> None:
     memory = stream(PIXELS)
     with pytest.raises(ValueError, match="either pixels or paths"):
         memory.add(ImagePaths(PATHS, 16, 8), LABELS)
@@ -65,7 +65,7 @@ def test_a_memory_keeps_one_kind_of_images_of_one_size() -> None:
             StreamMemory.add(memory, wrong, LABELS)
 
 
-def test_rows_that_grow_end_in_nan() -> None:
+def test_shorter_extras_are_padded_with_nan() -> None:
     memory = StreamMemory(5, "fifo")
     memory.add(PIXELS[:2], LABELS[:2], logits=np.float32([[1, 2], [3, 4]]))
     memory.add(PIXELS[2:4], LABELS[2:4], logits=np.float32([[5, 6, 7], [8, 9, 0]]), task=np.array([1, 1]))
@@ -79,14 +79,14 @@ def test_rows_that_grow_end_in_nan() -> None:
     assert memory.extras["task"][order[0]] == 7
 
 
-def test_the_smaller_of_two_budgets_holds() -> None:
+def test_smaller_of_two_budgets_applies() -> None:
     assert budget_of(500, 0.0, height=64, width=32) == 500
     assert budget_of(500, 1.0, height=64, width=32) == 2**20 // (64 * 32 * 3) == 170
     assert budget_of(100, 1.0, height=64, width=32) == 100
     assert budget_of(100, 0.001, height=64, width=32) == 0
 
 
-def test_a_state_that_is_too_large_is_refused() -> None:
+def test_state_beyond_the_budget_is_refused() -> None:
     with pytest.raises(ValueError, match="the state holds 5 images, the budget is 4"):
         StreamMemory(4).load_state_dict(stream(PIXELS).state_dict())
     with pytest.raises(ValueError, match="budget must be 0 or more, got -1"):

@@ -50,7 +50,7 @@ def fill(memory: ExemplarMemory, tasks: list[list[int]]) -> None:
     selection=st.sampled_from(["herding", "nearest", "random"]),
     seed=st.integers(0, 9),
 )
-def test_never_over_budget_and_evenly_shared(
+def test_memory_is_shared_evenly_within_the_budget(
     tasks: list[list[int]], budget: int, least: int, selection: str, seed: int
 ) -> None:
     memory = ExemplarMemory(budget, least=least, selection=selection, seed=seed)
@@ -77,7 +77,7 @@ def test_never_over_budget_and_evenly_shared(
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
-def test_the_selected_images_are_kept_in_their_order(selection: str) -> None:
+def test_stored_images_keep_their_order(selection: str) -> None:
     memory = ExemplarMemory(9, selection=selection, seed=4)
     images, labels, values = (scored if selection == "importance" else identities)([7, 8, 9])
     memory.add(images, labels, values)
@@ -88,7 +88,7 @@ def test_the_selected_images_are_kept_in_their_order(selection: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_identities_that_stay_are_a_fair_sample_of_all_seen() -> None:
+def test_stored_identities_are_a_uniform_sample() -> None:
     stays = np.zeros(20)
     for seed in range(100):
         memory = ExemplarMemory(20, seed=seed)
@@ -98,7 +98,7 @@ def test_the_identities_that_stay_are_a_fair_sample_of_all_seen() -> None:
     assert (np.abs(stays - 50) < 23).all()  # deviation 5
 
 
-def test_who_stays_follows_from_the_seed_alone() -> None:
+def test_stored_identities_depend_only_on_the_seed() -> None:
     """It does not matter in how many tasks the identities came."""
     kept = []
     for tasks in ([[4] * 12], [[4] * 3] * 4):
@@ -108,7 +108,7 @@ def test_who_stays_follows_from_the_seed_alone() -> None:
     assert kept[0] == kept[1] and len(kept[0]) == 5
 
 
-def test_only_the_chosen_images_are_looked_at() -> None:
+def test_only_selected_images_are_read() -> None:
     images, labels, features = identities([6, 6])
 
     class Counting(list):
@@ -130,7 +130,7 @@ def test_only_the_chosen_images_are_looked_at() -> None:
     selection=st.sampled_from(SELECTIONS),
     seed=st.integers(0, 9),
 )
-def test_filled_the_whole_budget_is_used_and_shares_differ_by_one(
+def test_filled_memory_has_shares_that_differ_by_one(
     tasks: list[list[int]], budget: int, least: int, selection: str, seed: int
 ) -> None:
     memory = ExemplarMemory(budget, least=least, selection=selection, fill=True, seed=seed)
@@ -152,7 +152,7 @@ def test_filled_the_whole_budget_is_used_and_shares_differ_by_one(
 
 
 @pytest.mark.parametrize("selection", ["herding", "nearest", "random"])
-def test_filled_in_tasks_or_at_once_it_holds_the_same(selection: str) -> None:
+def test_filled_memory_does_not_depend_on_task_boundaries(selection: str) -> None:
     """Nothing that later would have its place is dropped on the way."""
     counts = [9, 3, 8, 7, 1, 9, 6, 8, 9]
     whole = ExemplarMemory(31, selection=selection, fill=True, seed=2)
@@ -166,7 +166,7 @@ def test_filled_in_tasks_or_at_once_it_holds_the_same(selection: str) -> None:
     assert len(whole) == 31
 
 
-def test_importance_draws_by_the_scores_and_keeps_each_images_share() -> None:
+def test_importance_draws_by_scores_and_stores_weights() -> None:
     """Of an identity's four images with scores 1 to 4 one is kept, and it is each in its share of 2000 draws."""
     found: Counter[int] = Counter()
     for seed in range(20):
@@ -179,7 +179,7 @@ def test_importance_draws_by_the_scores_and_keeps_each_images_share() -> None:
     assert sum((found[n] - e) ** 2 / e for n, e in expected.items()) < 16.3  # 3 degrees of freedom, p = 0.001
 
 
-def test_kept_images_are_drawn_once_more_by_their_new_scores() -> None:
+def test_stored_images_are_drawn_again_by_new_scores() -> None:
     found: Counter[int] = Counter()
     for seed in range(10):
         memory = ExemplarMemory(200, least=1, selection="importance", seed=seed)
@@ -197,7 +197,7 @@ def test_kept_images_are_drawn_once_more_by_their_new_scores() -> None:
     assert sum((found[n] - e) ** 2 / e for n, e in expected.items()) < 10.8  # 1 degree of freedom, p = 0.001
 
 
-def test_importance_needs_the_scores_of_all() -> None:
+def test_importance_without_scores_is_refused() -> None:
     memory = ExemplarMemory(9, selection="importance")
     with pytest.raises(ValueError, match=r"scores must be \(3,\)"):
         memory.add(*identities([3]))
@@ -209,7 +209,7 @@ def test_importance_needs_the_scores_of_all() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in GOLDEN.glob("cclis_scores_*.npz")))
-def test_golden_weights(name: str) -> None:
+def test_importance_weights_equal_golden_cases(name: str) -> None:
     golden = np.load(GOLDEN / f"{name}.npz")
     if "weight_within_class" in golden and np.isfinite(golden["weight_within_class"]).all():
         weights = importance_weights(golden["score_oracle_code"], golden["label"])
@@ -217,7 +217,7 @@ def test_golden_weights(name: str) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-2, 3), st.sampled_from([0.0, 1e-30, 0.2, 3.0])), max_size=12))
-def test_weights_match_the_loops(images: list[tuple[int, float]]) -> None:
+def test_importance_weights_match_loops(images: list[tuple[int, float]]) -> None:
     labels, scores = np.array([label for label, _ in images], int), np.array([score for _, score in images])
     expected = []
     for label, score in images:
@@ -226,7 +226,7 @@ def test_weights_match_the_loops(images: list[tuple[int, float]]) -> None:
     assert importance_weights(scores, labels).tolist() == pytest.approx(expected, rel=1e-9)
 
 
-def test_no_more_than_the_budget_is_ever_in_memory() -> None:
+def test_peak_memory_stays_within_the_budget() -> None:
     """Shrinking moves images in their places; beside them only those that come in are looked at, one at a time."""
     images = [np.zeros((64, 32, 3), np.uint8)] * 60
     memory = ExemplarMemory(200, selection="random")
@@ -239,7 +239,7 @@ def test_no_more_than_the_budget_is_ever_in_memory() -> None:
     assert len(memory) == 180 and peak < 30 * images[0].nbytes
 
 
-def test_an_identity_comes_once() -> None:
+def test_identity_may_be_added_once() -> None:
     memory = ExemplarMemory(10)
     memory.add(*identities([2, 2]))
     with pytest.raises(ValueError, match="in the memory already"):
@@ -247,7 +247,7 @@ def test_an_identity_comes_once() -> None:
     assert memory.seen == 2 and len(memory) == 4
 
 
-def test_the_state_goes_through_a_file_and_back() -> None:
+def test_state_survives_a_file() -> None:
     memory, other = ExemplarMemory(9, seed=3), ExemplarMemory(9, seed=8)
     fill(memory, [[4, 4], [5]])
     file = io.BytesIO()
@@ -264,7 +264,7 @@ def test_the_state_goes_through_a_file_and_back() -> None:
     assert len(empty) == 0
 
 
-def test_impossible_options() -> None:
+def test_bad_memory_options_are_refused() -> None:
     for options in ({"budget": -1}, {"budget": 5, "least": 0}):
         with pytest.raises(ValueError, match="budget must be 0 or more and least 1 or more"):
             ExemplarMemory(**options)

@@ -39,7 +39,7 @@ def chi_square(counts: list[int]) -> float:
 
 
 @pytest.mark.parametrize("policy", ["reservoir", "random"])
-def test_any_part_of_old_and_new_stays_with_equal_probability(policy: str) -> None:
+def test_random_policy_keeps_images_with_equal_probability(policy: str) -> None:
     found: Counter[tuple[int, ...]] = Counter()
     for seed in range(1000):
         memory = StreamMemory(3, policy, seed=seed)
@@ -51,7 +51,7 @@ def test_any_part_of_old_and_new_stays_with_equal_probability(policy: str) -> No
 
 
 @given(segments=st.lists(st.integers(0, 9), max_size=8), budget=st.integers(0, 6), seed=st.integers(0, 99))
-def test_a_reservoir_does_not_depend_on_how_the_stream_is_cut(segments: list[int], budget: int, seed: int) -> None:
+def test_reservoir_does_not_depend_on_batch_sizes(segments: list[int], budget: int, seed: int) -> None:
     """Nor on what is drawn in between. And it is Vitter's Algorithm R, image by image."""
     memory, numbers = StreamMemory(budget, seed=seed), []
     for count in segments:
@@ -73,7 +73,7 @@ def test_a_reservoir_does_not_depend_on_how_the_stream_is_cut(segments: list[int
     policy=st.sampled_from(POLICIES),
     seed=st.integers(0, 9),
 )
-def test_never_over_budget_and_each_image_with_what_is_its_own(
+def test_extras_stay_with_their_images_within_the_budget(
     segments: list[int], budget: int, policy: str, seed: int
 ) -> None:
     memory = StreamMemory(budget, policy, seed=seed)
@@ -95,7 +95,7 @@ def test_never_over_budget_and_each_image_with_what_is_its_own(
 
 
 @given(segments=st.lists(st.integers(0, 12), max_size=8), budget=st.integers(0, 9))
-def test_fifo_keeps_the_newest_and_scored_the_highest_and_first(segments: list[int], budget: int) -> None:
+def test_fifo_keeps_the_newest_and_scored_the_highest(segments: list[int], budget: int) -> None:
     newest, highest = StreamMemory(budget, "fifo"), StreamMemory(budget, "scored")
     for count in segments:
         feed(newest, count), feed(highest, count)
@@ -105,7 +105,7 @@ def test_fifo_keeps_the_newest_and_scored_the_highest_and_first(segments: list[i
 
 
 @pytest.mark.parametrize("name", ["contrast_score_basic", "contrast_score_flip_invariant"])
-def test_golden_selection(name: str) -> None:
+def test_contrast_selection_equals_golden_cases(name: str) -> None:
     golden = np.load(GOLDEN / f"{name}.npz")
     size = len(golden["score_buffer"])
     memory, images = StreamMemory(size, "scored"), np.zeros((size, 1, 1, 3), np.uint8)
@@ -115,7 +115,7 @@ def test_golden_selection(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "interval"), [("contrast_score_basic", 4), ("contrast_score_flip_invariant", 1)])
-def test_golden_lazy_scores(name: str, interval: int) -> None:
+def test_lazy_scoring_equals_golden_cases(name: str, interval: int) -> None:
     golden = np.load(GOLDEN / f"{name}.npz")
     age, fresh = golden["age0"], golden["fresh_scores"]
     memory, order = StreamMemory(len(age), "scored"), []
@@ -132,7 +132,7 @@ def test_golden_lazy_scores(name: str, interval: int) -> None:
         memory.add(np.zeros((0, 1, 1, 3), np.uint8), np.empty(0, int), scores=np.empty(0))
 
 
-def test_what_came_is_scored_again_after_the_interval() -> None:
+def test_images_are_due_after_the_interval() -> None:
     memory = StreamMemory(4, "scored")
     feed(memory, 2)
     rescored = []
@@ -142,7 +142,7 @@ def test_what_came_is_scored_again_after_the_interval() -> None:
     assert rescored == [0, 0, 2, 0, 0, 2, 0]
 
 
-def test_no_more_than_the_budget_and_a_segment_is_ever_in_memory() -> None:
+def test_peak_memory_stays_within_budget_and_segment() -> None:
     """Pixels are written in place: adding takes no room beyond that of the incoming images."""
     for policy in POLICIES:
         memory = StreamMemory(100, policy)
@@ -173,7 +173,7 @@ def test_draws_are_without_replacement_and_fair() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_after_a_break_the_stream_goes_on_bit_for_bit(policy: str) -> None:
+def test_restored_memory_continues_bit_for_bit(policy: str) -> None:
     memory, other = StreamMemory(8, policy, seed=3), StreamMemory(8, policy, seed=4)
     for count in (5, 6, 7):
         feed(memory, count)
@@ -194,7 +194,7 @@ def test_after_a_break_the_stream_goes_on_bit_for_bit(policy: str) -> None:
     assert two.pop("extras") == {} and one == two
 
 
-def test_a_state_is_that_of_the_images_alone() -> None:
+def test_state_contains_only_stored_images() -> None:
     """Not of the room that is left."""
     memory, file = StreamMemory(1000), io.BytesIO()
     memory.add(np.zeros((2, 64, 32, 3), np.uint8), np.zeros(2, int))
@@ -206,7 +206,7 @@ def test_a_state_is_that_of_the_images_alone() -> None:
     assert kept(empty) == [0, 1]
 
 
-def test_bad_input_is_named() -> None:
+def test_bad_stream_options_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown policy 'lifo'; use reservoir, fifo, random, scored"):
         StreamMemory(4, "lifo")
     with pytest.raises(ValueError, match="the policy scored needs scores"):
@@ -214,7 +214,7 @@ def test_bad_input_is_named() -> None:
 
 
 @given(labels=st.lists(st.integers(0, 4), max_size=40), count=st.integers(1, 12), each=st.integers(1, 5))
-def test_identities_are_drawn_with_up_to_so_many_images_of_each(labels: list[int], count: int, each: int) -> None:
+def test_draw_by_identity_limits_images_per_identity(labels: list[int], count: int, each: int) -> None:
     memory = StreamMemory(30)
     memory.add(np.zeros((len(labels), 2, 2, 3), np.uint8), np.array(labels, np.int64))
     rows = memory.draw(count, each=each, exclude=[4])

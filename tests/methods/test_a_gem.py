@@ -17,7 +17,7 @@ def flat(method: object, loss: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("against", [True, False])
-def test_the_gradient_is_that_of_equation_11(against: bool) -> None:
+def test_gradient_equals_equation_11(against: bool) -> None:
     method = new("a_gem", exemplars=20)
     learn(method, 1)
     method.begin_task(task_of(1))
@@ -39,7 +39,7 @@ def test_the_gradient_is_that_of_equation_11(against: bool) -> None:
     assert not against or abs(found @ r) < 1e-4 * found.norm() * r.norm()
 
 
-def test_images_of_the_task_at_hand_are_no_reference() -> None:
+def test_current_images_are_not_a_reference() -> None:
     method = new("a_gem", exemplars=20)
     assert all(set(terms) == {"incoming"} for terms in learn(method, 1))
     assert all(set(terms) == {"incoming", "replay"} for terms in learn(method, 2, first=1))

@@ -56,7 +56,7 @@ def test_terms() -> None:
     assert terms["stability"] > 0
 
 
-def test_the_first_task_already_trains_the_graph() -> None:
+def test_first_task_trains_the_graph() -> None:
     method = aka()
     method.begin_task(task_of(0))
     before = {name: value.clone() for name, value in method.graph.named_parameters()}
@@ -71,7 +71,7 @@ def test_the_first_task_already_trains_the_graph() -> None:
 
 
 @pytest.mark.slow
-def test_the_old_model_in_training_mode_as_in_the_official_code() -> None:
+def test_teacher_may_be_in_training_mode() -> None:
     method = in_second_task(teacher_in_training=True)
     (batch,) = batches(1, seed=9, first_class=4)
     value = method.loss(batch)["distill"]
@@ -86,7 +86,7 @@ def test_the_old_model_in_training_mode_as_in_the_official_code() -> None:
     assert other.teacher.training and not in_second_task().teacher.training
 
 
-def test_smoothing_over_the_identities_of_all_tasks_as_in_the_official_code() -> None:
+def test_smoothing_may_cover_the_identities_of_all_tasks() -> None:
     method = in_second_task(smoothing_classes=2494, label_smoothing=0.2)
     (batch,) = batches(1, seed=9, first_class=4)
     value = method.loss(batch)["softmax"]

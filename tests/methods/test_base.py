@@ -16,14 +16,14 @@ def after_two_tasks(**options: object) -> Method:
     return method
 
 
-def test_paths_are_those_of_the_images_that_would_be_kept() -> None:
+def test_stored_paths_are_those_of_the_selected_images() -> None:
     images, paths = (after_two_tasks(exemplars=17, store=store).memory for store in ("images", "paths"))
     assert isinstance(images.images, np.ndarray) and isinstance(paths.images, ImagePaths)
     assert len(images) == 16 and np.array_equal(images.labels, paths.labels)
     assert np.array_equal(images.images, paths.images[:])
 
 
-def test_the_budget_in_mib_counts_pixels_in_either_store() -> None:
+def test_budget_in_mib_counts_pixels() -> None:
     room = 10.5 * 32 * 16 * 3 / 2**20
     for store in ("images", "paths"):
         method = after_two_tasks(exemplar_mib=room, least_images=1, store=store)
@@ -31,6 +31,6 @@ def test_the_budget_in_mib_counts_pixels_in_either_store() -> None:
     assert after_two_tasks(exemplar_mib=room, exemplars=4).memory.budget == 4
 
 
-def test_a_filled_memory_uses_the_whole_budget() -> None:
+def test_filled_memory_uses_the_whole_budget() -> None:
     method = after_two_tasks(exemplars=19, fill_memory=True)
     assert sorted(np.bincount(method.memory.labels)) == [2] * 5 + [3] * 3

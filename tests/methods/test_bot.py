@@ -9,7 +9,7 @@ from lreid.losses import batch_hard_triplet_loss, knowledge_distillation_loss
 from lreid.methods import build_method
 
 
-def test_terms_and_the_rows_of_the_task() -> None:
+def test_bot_terms_cover_the_identities_of_the_task() -> None:
     method = build_method("bot_ft", model(neck=True), margin=0.2, label_smoothing=0.05)
     learn(method, 1)
     old_rows = method.classifier.weight.detach().clone()
@@ -27,7 +27,7 @@ def test_terms_and_the_rows_of_the_task() -> None:
     assert terms["triplet"].item() == pytest.approx(triplet.item(), rel=1e-5)
 
 
-def test_retrieval_looks_behind_the_neck() -> None:
+def test_retrieval_features_come_after_the_neck() -> None:
     method = build_method("bot_ft", model(neck=True))
     learn(method, 1)
     images = torch.randn(5, 3, 32, 16)
@@ -39,7 +39,7 @@ def test_retrieval_looks_behind_the_neck() -> None:
     assert (network.neck.bias == 0).all()  # frozen
 
 
-def test_lwf_keeps_the_old_softmax() -> None:
+def test_lwf_distils_the_frozen_old_softmax() -> None:
     method = build_method("lwf", model(neck=True), temperature=3.0)
     first = learn(method, 1)
     assert set(first[0]) == {"softmax", "triplet"}

@@ -50,7 +50,7 @@ def sample_nce(scores: Tensor, labels: list[int], drawn: list[float], past: list
 
 
 @pytest.mark.parametrize("weigh_current", [False, True])
-def test_the_weights_of_exemplars_reach_the_loss(weigh_current: bool) -> None:
+def test_draw_weights_of_exemplars_enter_the_loss(weigh_current: bool) -> None:
     method, batch = in_second_task(exemplars=10, weigh_current=weigh_current)
     stored = method.memory.extras["weights"]
     stored[:] = np.linspace(0.05, 0.9, 10)
@@ -65,7 +65,7 @@ def test_the_weights_of_exemplars_reach_the_loss(weigh_current: bool) -> None:
     assert method.loss(batch)["nce"].item() > value + 0.01
 
 
-def test_the_first_task_weighs_nothing() -> None:
+def test_first_task_has_no_draw_weights() -> None:
     method = cclis()
     method.begin_task(synthetic_task(0))
     method.model.train()
@@ -77,7 +77,7 @@ def test_the_first_task_weighs_nothing() -> None:
 
 
 @pytest.mark.parametrize("options", [{"selection": "random"}, {"weighted": False}])
-def test_random_selection_and_plain_replay_weigh_all_alike(options: dict[str, Any]) -> None:
+def test_unweighted_replay_has_no_draw_weights(options: dict[str, Any]) -> None:
     method, batch = in_second_task(**options)
     assert method.draw_weights(batch).tolist() == pytest.approx([1 / 3] * 12 + [0] * 8)
     labels = batch.labels.tolist()
@@ -85,7 +85,7 @@ def test_random_selection_and_plain_replay_weigh_all_alike(options: dict[str, An
     assert method.loss(batch)["nce"].item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_distillation_is_over_prototypes_of_past_classes() -> None:
+def test_distillation_covers_prototypes_of_past_classes() -> None:
     method, batch = in_second_task(distillation_temperature=0.3, teacher_temperature=0.15)
     value = method.loss(batch)["distill"].item()
     assert method.prototypes.weight.shape == (8, 128) and method.old_prototypes.shape == (4, 128)
@@ -98,7 +98,7 @@ def test_the_distillation_is_over_prototypes_of_past_classes() -> None:
     assert value == pytest.approx(expected.item(), rel=1e-4) and value > 0
 
 
-def test_co2l_distillation_can_take_the_place_of_prd() -> None:
+def test_co2l_distillation_can_replace_prd() -> None:
     method, batch = in_second_task(distillation="ird")
     value = method.loss(batch)["distill"].item()
     with torch.no_grad():
@@ -107,7 +107,7 @@ def test_co2l_distillation_can_take_the_place_of_prd() -> None:
     assert value == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_prototypes_have_unit_length_before_a_step_and_a_rate_of_their_own() -> None:
+def test_prototypes_have_unit_length_and_their_own_rate() -> None:
     method, batch = in_second_task(prototype_rate=0.25)
     network, prototypes = method.parameters()
     assert prototypes["rate_factor"] == 0.25 and "rate_factor" not in network
@@ -120,7 +120,7 @@ def test_prototypes_have_unit_length_before_a_step_and_a_rate_of_their_own() -> 
 
 
 @pytest.mark.parametrize("leak", [False, True])
-def test_scores_are_means_over_augmented_passes_of_all_images(leak: bool) -> None:
+def test_importance_scores_are_means_over_augmented_passes(leak: bool) -> None:
     """Against Equation 12 pass by pass, over the images of the task and the memory together."""
     method, _ = in_second_task(passes=3, score_leak=leak)
     method.augment = lambda pixels, seed: torch.from_numpy(AUGMENT(pixels, seed=seed, progress=1.0))
@@ -145,7 +145,7 @@ def test_scores_are_means_over_augmented_passes_of_all_images(leak: bool) -> Non
     assert found == pytest.approx(expected.numpy(), rel=1e-4)
 
 
-def test_the_memory_is_drawn_by_importance_within_its_budget() -> None:
+def test_memory_is_drawn_by_importance() -> None:
     method, paths = cclis(exemplars=17), {}
     for index in range(3):
         task = synthetic_task(index)
@@ -169,7 +169,7 @@ def test_the_memory_is_drawn_by_importance_within_its_budget() -> None:
     assert method.memory.extras["weights"].tolist() == [1.0] * 4
 
 
-def test_batches_name_the_rows_of_exemplars() -> None:
+def test_batches_contain_the_memory_rows_of_exemplars() -> None:
     images = Images(synthetic_task(1).records, height=32, width=16)
     stored = Images(synthetic_task(0).records, height=32, width=16)
     everything = WithExemplars(images, stored[:], stored.pids)
@@ -190,7 +190,7 @@ def test_batches_name_the_rows_of_exemplars() -> None:
     assert TaskBatches(images, alone, plain, epochs=1)[0].exemplars.tolist() == [-1] * 6
 
 
-def test_for_reid_prototypes_begin_where_their_images_are_projected() -> None:
+def test_initial_reid_prototypes_are_mean_projections() -> None:
     method = cclis(reid_head=True)
     method.begin_task(synthetic_task(0))
     records, (neck, *head) = synthetic_task(0).records, method.network.head
@@ -205,7 +205,7 @@ def test_for_reid_prototypes_begin_where_their_images_are_projected() -> None:
         )
 
 
-def test_for_reid_scores_are_by_running_statistics_and_leave_them() -> None:
+def test_reid_scores_use_running_statistics() -> None:
     method, _ = in_second_task(exemplars=17, reid_head=True)
     neck, features = method.network.head[0], torch.randn(5, DIM)
     before = neck.running_mean.clone()

@@ -25,7 +25,7 @@ def scores_of(name: str, **options):
 @pytest.mark.parametrize(
     "name", ["er", "er_ace", "er_aml", "mir", "der", "der_pp", "a_gem", "gdumb", "bot_ft", "lwf", "icarl", "aka"]
 )
-def test_logits_of_the_classifier(name: str) -> None:
+def test_class_scores_are_the_logits_of_the_classifier(name: str) -> None:
     method, scores = scores_of(name)
     expected = method.classifier(method.model.neck(method.model(IMAGES)))
     assert scores.shape == (5, 8)
@@ -33,7 +33,7 @@ def test_logits_of_the_classifier(name: str) -> None:
 
 
 @pytest.mark.parametrize("rotate", [True, False])
-def test_pass_gives_logits_of_upright_images(rotate: bool) -> None:
+def test_pass_scores_are_the_logits_of_upright_images(rotate: bool) -> None:
     method, scores = scores_of("pass_proto", rotate=rotate)
     logits = method.classifier(method.model.neck(method.model(IMAGES)))  # (5, 8 turns)
     assert scores.shape == (5, 8)
@@ -41,7 +41,7 @@ def test_pass_gives_logits_of_upright_images(rotate: bool) -> None:
         torch.testing.assert_close(scores[:, label], logits[:, (4 if rotate else 1) * label])
 
 
-def test_cclis_compares_with_prototypes() -> None:
+def test_cclis_scores_are_cosines_with_prototypes() -> None:
     method, scores = scores_of("cclis")
     projections = method.network(IMAGES).projections
     expected = F.cosine_similarity(projections[:, None], method.prototypes.weight[None], dim=2)
@@ -49,5 +49,5 @@ def test_cclis_compares_with_prototypes() -> None:
 
 
 @pytest.mark.parametrize("name", ["dwopp", "co2l", "contrast_scoring", "erd", "er_metric"])
-def test_others_have_no_classifier(name: str) -> None:
+def test_methods_without_classifier_have_no_class_scores(name: str) -> None:
     assert scores_of(name)[1] is None

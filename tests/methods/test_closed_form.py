@@ -31,7 +31,7 @@ def within(name: str, found: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-4 * wanted.abs().max().item(), msg=name)
 
 
-def test_simple_cil_compares_with_class_means() -> None:
+def test_simple_cil_scores_are_cosines_with_class_means() -> None:
     method, features = learned("simple_cil")
     for row, scores in zip(features, method.class_scores(features), strict=True):
         for label in range(6):
@@ -39,7 +39,7 @@ def test_simple_cil_compares_with_class_means() -> None:
             assert scores[label].item() == pytest.approx((row @ mean / row.norm() / mean.norm()).item())
 
 
-def test_fecam_measures_mahalanobis_distance() -> None:
+def test_fecam_features_give_mahalanobis_distances() -> None:
     method, features = learned("fecam", power=0.5, shrink_variance=0.5, shrink_covariance=0.25)
     rows = [torch.tensor([abs(x) ** 0.5 * (1 if x > 0 else -1) for x in row.tolist()]).double() for row in features]
     rows = [row / sum(x * x for x in row) ** 0.5 for row in rows]
@@ -64,7 +64,7 @@ def test_fecam_measures_mahalanobis_distance() -> None:
     within("scores", method.class_scores(transformed), wanted.double())
 
 
-def test_ranpac_is_a_ridge_regression() -> None:
+def test_ranpac_scores_equal_ridge_regression() -> None:
     method, features = learned("ranpac", width=20, ridge=0.5)
     weights = method.transform.projection.double()
     rows = [torch.tensor([max((row @ weights[:, k]).item(), 0.0) for k in range(20)]).double() for row in features]
@@ -78,7 +78,7 @@ def test_ranpac_is_a_ridge_regression() -> None:
     within("scores", method.class_scores(transformed), torch.stack(rows) @ inverse @ products)
 
 
-def test_ranpac_chooses_the_ridge_that_errs_least() -> None:
+def test_ranpac_chooses_the_ridge_with_the_smallest_error() -> None:
     method, features = learned("ranpac", width=20)
     rows, targets = method.transform.expand(features), torch.nn.functional.one_hot(LABELS).double()
     state = method.generator.get_state()
@@ -94,7 +94,7 @@ def test_ranpac_chooses_the_ridge_that_errs_least() -> None:
 
 
 @pytest.mark.parametrize("name", ["simple_cil", "fecam", "ranpac"])
-def test_statistics_are_taken_before_the_neck_and_leave_the_network(name: str) -> None:
+def test_closed_form_methods_leave_the_network_unchanged(name: str) -> None:
     method = build_method(name, model(), **({"width": 20} if name == "ranpac" else {}))
     before = {key: each.clone() for key, each in method.model.backbone.state_dict().items()}
     method.finish_task(synthetic_task(0))
@@ -111,7 +111,7 @@ def test_statistics_are_taken_before_the_neck_and_leave_the_network(name: str) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "dim"), [("fecam", 16), ("ranpac", 20)])
-def test_a_checkpoint_loads_with_its_transform(name: str, dim: int, tmp_path: Path) -> None:
+def test_checkpoint_includes_the_transform(name: str, dim: int, tmp_path: Path) -> None:
     width = {"METHOD.WIDTH": 20} if name == "ranpac" else {}
     results = train(tiny_config(FEW, width, METHOD__NAME=name), tmp_path / "run")
     found = lreid.load_model(tmp_path / "run")

@@ -45,13 +45,13 @@ def in_second_task(**options: object) -> tuple[Co2L, Batch]:
     return method, two_views(batch, seed=1)
 
 
-def test_the_first_task_is_contrastive_learning_alone() -> None:
+def test_first_task_has_no_distillation() -> None:
     history = learned(co2l(), 1)
     assert all(set(terms) == {"supcon"} for terms in history)
     assert co2l().weights == {"distill": 1.0} and Co2L.views == 2
 
 
-def test_exemplars_may_be_kept_for_the_probe_alone() -> None:
+def test_exemplars_may_be_stored_without_replay() -> None:
     method = co2l(replay=False, exemplars=9)
     learned(method, 1, exemplars=False)
     assert method.exemplar_share is None and method.exemplars == 9
@@ -60,7 +60,7 @@ def test_exemplars_may_be_kept_for_the_probe_alone() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asymmetric", [True, False])
-def test_the_contrastive_term_anchors_new_images_only(asymmetric: bool) -> None:
+def test_only_new_images_are_anchors(asymmetric: bool) -> None:
     method, batch = in_second_task(temperature=0.4, asymmetric=asymmetric)
     value = method.loss(batch)["supcon"].item()
     with torch.no_grad():
@@ -77,7 +77,7 @@ def test_the_contrastive_term_anchors_new_images_only(asymmetric: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("distillation", ["ird", "seed", "embedding", "projection"])
 @pytest.mark.parametrize("in_training", [False, True])
-def test_the_distillation_is_that_of_the_previous_model_and_its_head(distillation: str, in_training: bool) -> None:
+def test_distillation_uses_the_previous_model_and_head(distillation: str, in_training: bool) -> None:
     method, batch = in_second_task(
         distillation=distillation,
         distillation_temperature=0.3,
@@ -100,7 +100,7 @@ def test_the_distillation_is_that_of_the_previous_model_and_its_head(distillatio
     assert value == pytest.approx(expected.item(), rel=1e-4) and value > 0
 
 
-def test_without_replay_it_is_contrastive_fine_tuning() -> None:
+def test_co2l_without_replay_is_contrastive_fine_tuning() -> None:
     """With neither exemplars nor distillation: plain SupCon, step by step."""
     method, base = co2l(exemplars=0, distillation="none"), co2l()
     history = learned(method, 2, exemplars=False)
@@ -117,7 +117,7 @@ def test_without_replay_it_is_contrastive_fine_tuning() -> None:
     assert history == expected
 
 
-def test_the_memory_is_balanced_uniform_and_within_its_budget() -> None:
+def test_co2l_memory_is_balanced_and_uniform() -> None:
     method = co2l(exemplars=17)
     for index in range(3):
         method.begin_task(synthetic_task(index))
@@ -128,7 +128,7 @@ def test_the_memory_is_balanced_uniform_and_within_its_budget() -> None:
     assert method.memory.selection == "random" and method.exemplar_share == 0.0
 
 
-def test_a_random_choice_looks_at_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_selection_extracts_no_features(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Embedder, "extract", None)
     method = co2l(exemplars=4)
     method.begin_task(synthetic_task(0))
@@ -136,7 +136,7 @@ def test_a_random_choice_looks_at_no_image(monkeypatch: pytest.MonkeyPatch) -> N
     assert method.exemplars == 4
 
 
-def test_the_head_is_trained_and_retrieval_does_without() -> None:
+def test_head_is_trained_but_not_used_for_retrieval() -> None:
     method = co2l()
     before = [parameter.clone() for parameter in method.network.head.parameters()]
     learned(method, 1)
@@ -144,7 +144,7 @@ def test_the_head_is_trained_and_retrieval_does_without() -> None:
     assert method.model.extract(np.zeros((1, 32, 16, 3), np.uint8)).shape == (1, method.model.dim)
 
 
-def test_for_reid_what_features_have_in_common_does_not_reach_the_projections() -> None:
+def test_reid_head_removes_the_common_mean_of_features() -> None:
     features = torch.randn(6, DIM)
     moved = 2 * features + 5
     for reid_head in (True, False):
@@ -152,7 +152,7 @@ def test_for_reid_what_features_have_in_common_does_not_reach_the_projections() 
         assert torch.allclose(head(moved), head(features), atol=1e-4) == reid_head
 
 
-def test_dmml_ird_keeps_the_relations_of_features() -> None:
+def test_dmml_ird_distils_the_relations_of_features() -> None:
     method = build_method("dmml_ird", model(), temperature=0.3, teacher_temperature=0.05)
     first = learn(method, 1, exemplars=False)
     assert set(first[-1]) == {"dmml"} and method.weights == {"distill": 1.0} and method.exemplars == 0

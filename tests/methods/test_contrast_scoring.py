@@ -65,7 +65,7 @@ def names(pixels: np.ndarray | torch.Tensor) -> list[bytes]:
     return [bytes(np.asarray(image)) for image in pixels]
 
 
-def test_scores_are_one_minus_the_cosine_with_the_mirror_image_in_evaluation_mode() -> None:
+def test_contrast_score_is_the_cosine_distance_to_the_mirror_image() -> None:
     method = scoring()
     learn(method, segments(6, 6))
     pixels = segments(5, seed=9)[0].pixels.numpy()
@@ -87,7 +87,7 @@ def test_scores_are_one_minus_the_cosine_with_the_mirror_image_in_evaluation_mod
     assert len(set(scores)) == 5 and min(scores) > 0 and max(scores) < 2
 
 
-def test_the_images_of_the_highest_scores_stay() -> None:
+def test_buffer_keeps_the_highest_scores() -> None:
     method = scoring(buffer=4)
     first, second, third = segments(5, 6, 6)
     learn(method, [first, second])
@@ -103,9 +103,7 @@ def test_the_images_of_the_highest_scores_stay() -> None:
 
 
 @pytest.mark.parametrize("interval", [1, 3])
-def test_an_image_is_scored_when_it_comes_and_again_after_every_interval(
-    interval: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_are_scored_again_after_every_interval(interval: int, monkeypatch: pytest.MonkeyPatch) -> None:
     method, stream = scoring(buffer=6, lazy_interval=interval), segments(*[4] * 12)
     scored: list[bytes] = []
     given_scores: dict[bytes, float] = {}
@@ -139,7 +137,7 @@ def test_an_image_is_scored_when_it_comes_and_again_after_every_interval(
 
 
 @pytest.mark.parametrize("policy", ["fifo", "random"])
-def test_the_baselines_score_nothing(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_baseline_policies_compute_no_scores(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ContrastScoring, "scores", None)
     stream = segments(4, 4, 4, 4)
     kept = []
@@ -153,7 +151,7 @@ def test_the_baselines_score_nothing(policy: str, monkeypatch: pytest.MonkeyPatc
     assert (kept[0] == kept[2]) == (policy == "fifo")
 
 
-def test_the_loss_is_nt_xent_of_two_views_of_the_buffer() -> None:
+def test_loss_is_nt_xent_of_two_views_of_the_buffer() -> None:
     method = scoring(buffer=4, temperature=0.3)
     first, second = segments(5, 5)
     learn(method, [first])
@@ -171,7 +169,7 @@ def test_the_loss_is_nt_xent_of_two_views_of_the_buffer() -> None:
     assert all(part.grad is not None for part in method.parameters())
 
 
-def test_nothing_is_learned_from_labels() -> None:
+def test_labels_do_not_influence_training() -> None:
     stream = segments(6, 6, 6)
     changed = [batch._replace(labels=batch.labels.flip(0) + 10) for batch in stream]
     assert learn(scoring(), stream) == learn(scoring(), changed)
@@ -179,7 +177,7 @@ def test_nothing_is_learned_from_labels() -> None:
 
 @given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4), buffer=st.integers(0, 5))
 @settings(deadline=None, max_examples=10)
-def test_the_buffer_is_never_larger_than_its_budget(sizes: list[int], buffer: int) -> None:
+def test_buffer_stays_within_its_budget(sizes: list[int], buffer: int) -> None:
     method, came = scoring(buffer=buffer), 0
     budget = buffer or sizes[0]
     for batch in segments(*sizes):
@@ -189,7 +187,7 @@ def test_the_buffer_is_never_larger_than_its_budget(sizes: list[int], buffer: in
         assert method.memory.nbytes == len(method.memory) * 32 * 16 * 3
 
 
-def test_several_steps_on_a_segment_take_it_in_once() -> None:
+def test_repeated_steps_offer_a_segment_once() -> None:
     method = scoring(buffer=4)
     learn(method, segments(3, 3, 3), iterations=2)
     assert (method.memory.steps, method.memory.seen) == (3, 9)
@@ -197,7 +195,7 @@ def test_several_steps_on_a_segment_take_it_in_once() -> None:
     assert method.replayed + 6 * 3 == 2 * (2 * 3 + 2 * 4 + 2 * 4)
 
 
-def test_several_segments_a_step_are_all_taken_in_and_once() -> None:
+def test_accumulated_segments_are_each_offered_once() -> None:
     method, stream = scoring(buffer=20), segments(3, 4)
     for batch in (*stream, *stream):
         method.loss(batch)
@@ -207,7 +205,7 @@ def test_several_segments_a_step_are_all_taken_in_and_once() -> None:
 
 
 @pytest.mark.slow
-def test_the_recipe_and_its_strong_augmentation(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recipe_has_strong_augmentation(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository)
     cfg = load_config(["configs/recipes/contrast_scoring.yaml"])
     check_values(cfg)

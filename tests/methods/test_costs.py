@@ -37,7 +37,7 @@ def operations(name: str, task: int, backbone: str, height: int = 64, **options:
 
 
 @pytest.mark.slow
-def test_a_step_costs_what_forward_and_backward_passes_tell() -> None:
+def test_number_of_forward_passes_per_step() -> None:
     """Within a tenth: a backward pass is two forward ones; PatchNet has a quarter of ResNet-50's operations.
 
     What a teacher adds is a share of any network. A ResNet costs the same per pixel at every size; the attention of DKP
@@ -81,7 +81,7 @@ def kept_of_people(method: Method) -> int:
     ("name", "vectors"),
     [("fused_ft", 1), ("lstkc", 1), ("lstkc_pp", 1), ("dask", 1), ("patch_kd", 2), ("dkp", 3), ("dkp_pp", 3)],
 )
-def test_what_is_kept_of_an_identity(name: str, vectors: int) -> None:
+def test_stored_bytes_per_identity(name: str, vectors: int) -> None:
     """A row of each classifier, and with DKP the mean and deviation of its features: templates of people."""
     options = {"style_steps": 1, "style_batch": 2} if name in ("dask", "dkp_pp") else {}
     method = build_method(name, model(neck=name == "patch_kd"), **options)
@@ -95,14 +95,14 @@ def test_what_is_kept_of_an_identity(name: str, vectors: int) -> None:
     assert stored["networks"] >= network  # the previous one, at least
 
 
-def test_methods_that_keep_nothing_say_so() -> None:
+def test_methods_that_store_nothing_report_zero_bytes() -> None:
     method = build_method("dmml_ft", model())
     learn(method, 1)
     assert method.stored(identities=4) == {"networks": 0, "domain": 0, "identity": 0, "templates": 0}
 
 
 @pytest.mark.slow
-def test_templates_of_all_identities_are_counted_for_one() -> None:
+def test_template_bytes_are_counted_per_identity() -> None:
     for name in ("ida", "pass_proto"):
         method = build_method(name, model(neck=name == "pass_proto"))
         learn(method, 2)

@@ -17,7 +17,7 @@ from lreid.models import StyleKernels
 SHORT = {"style_steps": 2, "style_batch": 4}
 
 
-def test_the_style_network_has_its_published_size() -> None:
+def test_style_network_has_the_published_size() -> None:
     kernels = StyleKernels()
     layers = [each for each in kernels.modules() if isinstance(each, (torch.nn.Conv2d, torch.nn.Linear))]
     assert sum(each.numel() for layer in layers for each in layer.parameters()) == 1_105_348
@@ -25,7 +25,7 @@ def test_the_style_network_has_its_published_size() -> None:
 
 
 @pytest.mark.slow
-def test_a_rehearser_learns_its_domain() -> None:
+def test_rehearser_learns_the_style_of_its_domain() -> None:
     errors = []
     for steps in (0, 30):
         rehearser = StyleRehearser(model(), style_steps=steps, style_batch=8)
@@ -62,7 +62,7 @@ def test_terms() -> None:
     assert weights == dict.fromkeys(names, 1.0) | {f"{name}_rehearsed": 4.5 for name in names}
 
 
-def test_rehearsed_images_are_decoded_by_kernels_of_their_own() -> None:
+def test_each_rehearsed_image_has_its_own_kernels() -> None:
     rehearser = StyleRehearser(model(), style_steps=1, style_batch=4)
     rehearser.learn(synthetic_task(0))
     (batch,) = steps_of(1, 1)
@@ -77,7 +77,7 @@ def test_rehearsed_images_are_decoded_by_kernels_of_their_own() -> None:
     assert 0 < flip.sum() < 12 and rehearser.kernels.training
 
 
-def test_weightless_rehearsal_does_not_touch_what_is_drawn() -> None:
+def test_rehearsal_with_weight_0_draws_no_random_numbers() -> None:
     """With the terms of rehearsed images left out of the sum, classifiers draw the same rows."""
     one, other = (build_method("dask", model(), distillation_weight=0.0, **SHORT, rehearsal_weight=w) for w in (0.0, 1))
     learn(one, 1), learn(other, 1)

@@ -10,7 +10,7 @@ from lreid.methods import build_method
 @pytest.mark.parametrize(
     ("options", "name"), [({"alpha": 0.0, "beta": 1.0}, "dwopp"), ({"alpha": 1.0, "beta": -1.0}, "dwpp")]
 )
-def test_the_ends_are_dwopp_and_dwpp(options: dict, name: str) -> None:
+def test_decoupled_special_cases_are_dwopp_and_dwpp(options: dict, name: str) -> None:
     """Step by step over two tasks, the floor of the others set to 0."""
     method = build_method("decoupled", model(), **options)
     other = build_method(name, model(), temperature=1.0, prob_floor=0.0)

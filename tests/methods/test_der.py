@@ -9,7 +9,7 @@ from test_er import learn, new, segments
 
 
 @pytest.mark.slow
-def test_the_terms_are_the_incoming_loss_and_the_squared_distance_to_stored_logits() -> None:
+def test_der_terms_are_incoming_loss_and_logit_distance() -> None:
     method = new("der", exemplars=12)
     history = learn(method, 2)
     assert set(history[0]) == {"incoming"} and all(set(terms) == {"incoming", "logits"} for terms in history[1:])
@@ -24,7 +24,7 @@ def test_the_terms_are_the_incoming_loss_and_the_squared_distance_to_stored_logi
     assert terms["logits"].item() == pytest.approx(sum(squares) / len(squares), rel=1e-4)
 
 
-def test_der_pp_is_der_with_labels() -> None:
+def test_der_pp_adds_the_labels_of_stored_images() -> None:
     method = new("der_pp", exemplars=12)
     method.begin_task(task_of(0))
     (first, second, _) = segments(0)
@@ -35,7 +35,7 @@ def test_der_pp_is_der_with_labels() -> None:
 
 
 @pytest.mark.parametrize("name", ["der", "der_pp"])
-def test_for_reid_an_image_is_held_to_its_logits_at_the_end_of_its_task(name: str) -> None:
+def test_reid_logits_are_replaced_at_the_end_of_the_task(name: str) -> None:
     method = new(name, exemplars=10, reid_head=True)
     method.begin_task(synthetic_task(0))
     for batch in segments(0):

@@ -74,7 +74,7 @@ def test_terms_of_rehearsed_images() -> None:
     assert terms["distill_rehearsed"].item() == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_new_rows_are_the_directions_of_features_of_unit_length() -> None:
+def test_dkp_initial_rows_use_features_of_unit_length() -> None:
     method = build_method("dkp", model())
     learn(method, 1)
     method.begin_task(synthetic_task(1))
@@ -87,7 +87,7 @@ def test_new_rows_are_the_directions_of_features_of_unit_length() -> None:
 
 
 @pytest.mark.slow
-def test_prototypes_are_those_of_the_last_task() -> None:
+def test_only_prototypes_of_the_last_task_are_stored() -> None:
     method = build_method("dkp", model())
     learn(method, 2)
     task = synthetic_task(1)
@@ -102,13 +102,13 @@ def test_prototypes_are_those_of_the_last_task() -> None:
 
 
 @pytest.mark.slow
-def test_without_weight_prototypes_are_not_kept() -> None:
+def test_transfer_weight_0_stores_no_prototypes() -> None:
     plain = build_method("dkp", model(), transfer_weight=0.0)
     history = learn(plain, 2)
     assert plain.prototypes is None and all(set(terms) == {"softmax", "triplet"} for terms in history)
 
 
-def test_vectors_are_refused_in_one_line() -> None:
+def test_dkp_refuses_networks_without_feature_maps() -> None:
     class Vectors(torch.nn.Module):
         dim = 8
 

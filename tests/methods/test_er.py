@@ -47,8 +47,16 @@ def learn(method: Method, tasks: int, first: int = 0, of: Callable[[int], Task] 
     return history
 
 
+def test_initial_classifier_rows_have_the_scale_of_torchs_linear_layer() -> None:
+    method = new("er")
+    method.classifier.cover(range(3000))
+    linear = torch.nn.Linear(method.model.dim, 3000)
+    assert method.classifier.weight.std().item() == pytest.approx(linear.weight.std().item(), rel=0.01)
+    assert method.classifier.weight.mean().item() == pytest.approx(0, abs=1e-3)
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_it_learns_from_what_comes_in_and_then_from_stored_images_too(name: str) -> None:
+def test_er_methods_train_on_incoming_and_stored_images(name: str) -> None:
     method = new(name, exemplars=10)
     history = learn(method, 2)
     assert set(history[0]) == {"incoming"}
@@ -59,7 +67,7 @@ def test_it_learns_from_what_comes_in_and_then_from_stored_images_too(name: str)
     assert method.memory.nbytes == 10 * 32 * 16 * 3
 
 
-def test_replay_is_the_cross_entropy_of_stored_images_over_all_identities() -> None:
+def test_replay_term_is_the_cross_entropy_of_stored_images() -> None:
     method = new("er", exemplars=8, replay=4)
     learn(method, 2)
     twin = copy.deepcopy(method)
@@ -73,7 +81,7 @@ def test_replay_is_the_cross_entropy_of_stored_images_over_all_identities() -> N
     assert method.replayed - twin.replayed == 4
 
 
-def test_images_of_the_task_are_left_out_where_tasks_are_known() -> None:
+def test_known_tasks_exclude_current_images_from_replay() -> None:
     method = new("er", exemplars=30, task_free=False)
     learn(method, 1)
     method.begin_task(task_of(1))
@@ -87,7 +95,7 @@ def test_images_of_the_task_are_left_out_where_tasks_are_known() -> None:
     assert set(new("er").choose(1, torch.zeros(())) or ()) == set()
 
 
-def test_an_image_is_offered_once_however_often_it_comes() -> None:
+def test_repeated_image_is_offered_to_the_memory_once() -> None:
     method = new("er", exemplars=100)
     method.begin_task(task_of(0))
     (batch, *_) = segments(0)
@@ -98,7 +106,7 @@ def test_an_image_is_offered_once_however_often_it_comes() -> None:
     assert len(method.memory) == method.memory.seen == 5
 
 
-def test_logits_are_those_that_an_image_came_in_with() -> None:
+def test_stored_logits_are_those_of_the_first_step() -> None:
     """However many updates a step has and however many batches an update."""
     method = new("der_pp", exemplars=100)
     method.begin_task(task_of(0))
@@ -119,7 +127,7 @@ def test_logits_are_those_that_an_image_came_in_with() -> None:
 
 
 @pytest.mark.parametrize("name", ["er", "der_pp"])
-def test_paths_replay_the_same_pixels(name: str, tmp_path: Path) -> None:
+def test_stored_paths_replay_the_same_pixels(name: str, tmp_path: Path) -> None:
     histories = []
     for store in ("images", "paths"):
         method = new(name, exemplars=10, store=store)
@@ -137,7 +145,7 @@ def test_paths_replay_the_same_pixels(name: str, tmp_path: Path) -> None:
     assert histories[0] == histories[1]
 
 
-def test_er_ace_looks_at_the_identities_of_the_batch_only() -> None:
+def test_er_ace_loss_covers_the_identities_of_the_batch() -> None:
     method = new("er_ace")
     learn(method, 2)
     (batch, *_) = segments(1)
@@ -153,7 +161,7 @@ def test_er_ace_looks_at_the_identities_of_the_batch_only() -> None:
 
 
 @pytest.mark.parametrize("negatives", ["incoming", "all"])
-def test_er_aml_takes_pairs_out_of_batch_and_memory(negatives: str) -> None:
+def test_er_aml_draws_pairs_from_batch_and_memory(negatives: str) -> None:
     method = new("er_aml", exemplars=12, negatives=negatives)
     learn(method, 2)
     twin, (batch, *_) = copy.deepcopy(method), segments(1)
@@ -174,7 +182,7 @@ def test_er_aml_takes_pairs_out_of_batch_and_memory(negatives: str) -> None:
     assert bool(old) == (negatives == "all")
 
 
-def test_mir_compares_five_times_as_many_as_it_replays_or_as_it_is_told() -> None:
+def test_mir_number_of_candidates() -> None:
     drawn = []
     for candidates in (0, 7):
         method = new("mir", exemplars=20, candidates=candidates, replay=2)
@@ -189,7 +197,7 @@ def test_mir_compares_five_times_as_many_as_it_replays_or_as_it_is_told() -> Non
 
 
 @pytest.mark.parametrize("name", ["er", "er_ace"])
-def test_logits_for_reid_are_behind_a_neck_by_the_batch_and_afterwards_by_its_running_statistics(name: str) -> None:
+def test_reid_logits_come_after_a_neck(name: str) -> None:
     method = new(name, exemplars=20, reid_head=True)
     method.begin_task(synthetic_task(0))
     (batch, *_) = segments(0)
@@ -209,7 +217,7 @@ def test_logits_for_reid_are_behind_a_neck_by_the_batch_and_afterwards_by_its_ru
 
 
 @pytest.mark.slow
-def test_mir_replays_what_a_virtual_step_spoils_most() -> None:
+def test_mir_replays_the_most_interfered_images() -> None:
     method = new("mir", exemplars=20, candidates=15, replay=4, virtual_rate=0.5)
     learn(method, 3)
     (batch, *_) = segments(2)
@@ -236,7 +244,7 @@ def test_mir_replays_what_a_virtual_step_spoils_most() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_domains_share_the_rows_of_the_classifier(name: str) -> None:
+def test_domain_incremental_tasks_share_classifier_rows(name: str) -> None:
     """Labels of the second task are behind those of the first, for the memory; the classifier has four rows."""
     domains = [replace(task_of(index), shared_classes=4) for index in (0, 1)]
     method = new(name, exemplars=12)

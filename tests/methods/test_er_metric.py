@@ -50,7 +50,7 @@ def episodes(features: list[np.ndarray], labels: list[int], anchors: range, seen
 
 
 @pytest.mark.parametrize(("metric_loss", "asymmetric"), FORMS)
-def test_terms_match_the_loops(metric_loss: str, asymmetric: bool) -> None:
+def test_metric_terms_match_loops(metric_loss: str, asymmetric: bool) -> None:
     method = new(metric_loss=metric_loss, asymmetric=asymmetric, exemplars=16, replay=8)
     learn(method, 2)
     (batch,) = segments(2, steps=1, size=12)
@@ -69,7 +69,7 @@ def test_terms_match_the_loops(metric_loss: str, asymmetric: bool) -> None:
 
 
 @pytest.mark.slow
-def test_incoming_images_do_not_push_old_identities_in_the_asymmetric_form() -> None:
+def test_asymmetric_loss_ignores_stored_negatives() -> None:
     """Its incoming term is that of fine-tuning on the batch; the symmetric one has old identities for negatives."""
     values = {}
     for asymmetric in (False, True):
@@ -83,7 +83,7 @@ def test_incoming_images_do_not_push_old_identities_in_the_asymmetric_form() -> 
     assert values[False][0] > values[False][1]
 
 
-def test_an_empty_memory_or_a_step_without_pairs_is_no_error() -> None:
+def test_empty_memory_and_missing_pairs_are_accepted() -> None:
     method = new(metric_loss="dmml", exemplars=0)
     assert all(set(terms) == {"incoming"} for terms in learn(method, 2))
     (batch,) = segments(1, steps=1, size=4)  # one image of each identity: supports alone

@@ -11,7 +11,7 @@ from lreid.methods import build_method
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("whole_batch", "rows"), [(True, 24), (False, 12)])
-def test_without_weight_only_the_metric_loss_is_learned(whole_batch: bool, rows: int) -> None:
+def test_erd_without_weights_is_the_metric_loss(whole_batch: bool, rows: int) -> None:
     """Step by step the DMML of all rows, or of the new identities, which stand before the four exemplar ones."""
     method = build_method("erd", model(), distillation_weight=0.0, alignment_weight=0.0, whole_batch=whole_batch)
     base = build_method("dmml_ft", model())
@@ -27,7 +27,7 @@ def test_without_weight_only_the_metric_loss_is_learned(whole_batch: bool, rows:
         assert terms["dmml"] == loss.item() and terms["align"] > 0
 
 
-def test_the_parts_and_the_terms() -> None:
+def test_erd_terms_cover_previous_and_current_part() -> None:
     method = build_method("erd", model(), temperature=2.0)
     learn(method, 2, exemplars=True)
     (batch,) = steps_of(2, exemplars=True, steps=1)  # identities 8 .. 11, 0 .. 3, 4 .. 7
@@ -45,7 +45,7 @@ def test_the_parts_and_the_terms() -> None:
     assert method.weights == {"distill": 0.5, "align": 0.5}
 
 
-def test_few_exemplars_make_a_small_previous_part() -> None:
+def test_few_exemplars_give_a_small_previous_part() -> None:
     method = build_method("erd", model(), exemplars=2)
     learn(method, 1, exemplars=False)
     (kept,) = set(method.memory.labels.tolist())
@@ -56,7 +56,7 @@ def test_few_exemplars_make_a_small_previous_part() -> None:
     assert terms["distill"].item() == terms["align"].item() == 0  # a single class, a single anchor
 
 
-def test_defaults_are_those_of_the_official_code() -> None:
+def test_erd_defaults_equal_the_official_code() -> None:
     method = build_method("erd", model())
     assert method.memory.selection == "nearest" and method.memory.budget == 500
     assert method.exemplar_share == 0.6

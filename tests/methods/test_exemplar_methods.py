@@ -26,7 +26,7 @@ def outputs(method: Method, images: Tensor) -> tuple[Tensor, Tensor]:
     return features, method.model.neck(features) @ method.classifier.weight.T
 
 
-def test_the_softmax_runs_over_all_identities_once_there_are_exemplars() -> None:
+def test_softmax_covers_all_identities_with_exemplars() -> None:
     method = with_neck("bot_ft", exemplars=500)
     learn(method, 1, exemplars=True)
     method.begin_task(synthetic_task(1))
@@ -63,7 +63,7 @@ def test_icarl_without_distillation_is_sigmoid_fine_tuning(budget: int) -> None:
     assert plain == [{name: terms[name] for name in plain[0]} for terms in distilled]
 
 
-def test_icarl_is_algorithm_3() -> None:
+def test_icarl_terms_equal_algorithm_3() -> None:
     """The two terms against the sums of the paper, image by image and identity by identity."""
     method = with_neck("icarl")
     first = learn(method, 1, exemplars=True)
@@ -91,7 +91,7 @@ def test_icarl_is_algorithm_3() -> None:
 
 
 @pytest.mark.parametrize("name", ["bot_ft", "lwf", "icarl", "erd", "dwopp", "ida", "aka", "pass_proto"])
-def test_the_memory_holds_images_of_past_tasks_within_its_budget(name: str) -> None:
+def test_memory_holds_past_images_within_its_budget(name: str) -> None:
     method = build_method(name, model(neck=method_class(name).neck), exemplars=17)
     paths = {}
     for index in range(3):
@@ -106,7 +106,7 @@ def test_the_memory_holds_images_of_past_tasks_within_its_budget(name: str) -> N
     assert kept == method.memory.labels.tolist() and len(set(kept)) == 8
 
 
-def test_random_exemplars_follow_from_the_seed_of_the_run() -> None:
+def test_random_exemplars_depend_on_the_seed() -> None:
     images = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)

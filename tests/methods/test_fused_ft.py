@@ -28,7 +28,7 @@ def test_terms() -> None:
 
 
 @pytest.mark.parametrize("name", ["fused_ft", "dkp"])  # which has a head of deviations, too
-def test_the_network_is_the_average_with_that_which_the_task_began_with(name: str) -> None:
+def test_fused_network_is_the_average_with_the_initial_network_of_the_task(name: str) -> None:
     method = build_method(name, model(), fusion=0.25)
     begun(method, 1)
     new, old = copied(method.network.state_dict()), copied(method.teacher.state_dict())
@@ -44,7 +44,7 @@ def test_the_network_is_the_average_with_that_which_the_task_began_with(name: st
     torch.testing.assert_close(dict(method.teacher.state_dict()), fused)  # the next task begins with it
 
 
-def test_the_first_task_and_a_fusion_of_one_leave_the_network() -> None:
+def test_first_task_and_fusion_1_keep_the_network() -> None:
     method = build_method("fused_ft", model(), fusion=1.0)
     for task in range(2):
         begun(method, 1) if task else learn(method, 1)
@@ -53,7 +53,7 @@ def test_the_first_task_and_a_fusion_of_one_leave_the_network() -> None:
         torch.testing.assert_close(dict(method.model.state_dict()), kept, rtol=0, atol=0)
 
 
-def test_a_measured_alpha_is_that_of_lstkc() -> None:
+def test_measured_alpha_equals_lstkc() -> None:
     method = build_method("fused_ft", model(), measured_fusion=True)
     begun(method, 1)
     paths = [record.path for record in synthetic_task(1).records]
@@ -66,7 +66,7 @@ def test_a_measured_alpha_is_that_of_lstkc() -> None:
     assert method.figures() == {"share": alpha}
 
 
-def test_statistics_are_estimated_anew_after_the_average() -> None:
+def test_adapt_norm_estimates_statistics_after_the_average() -> None:
     plain, adapted = (build_method("fused_ft", model(), adapt_norm=each) for each in (False, True))
     for method in (plain, adapted):
         begun(method, 0)
@@ -80,7 +80,7 @@ def test_statistics_are_estimated_anew_after_the_average() -> None:
             assert state[name].equal(value)
 
 
-def test_later_tasks_learn_at_their_own_rate() -> None:
+def test_later_rate_applies_after_the_first_task() -> None:
     method = build_method("fused_ft", model(), later_rate=0.01)
     factors = []
     for task in range(2):
@@ -89,7 +89,7 @@ def test_later_tasks_learn_at_their_own_rate() -> None:
     assert factors == [1.0, 0.01]
 
 
-def test_scores_of_classes_are_by_running_statistics() -> None:
+def test_class_scores_use_running_statistics() -> None:
     method = build_method("fused_ft", model())
     learn(method, 1)
     features = torch.randn(3, DIM)
@@ -100,7 +100,7 @@ def test_scores_of_classes_are_by_running_statistics() -> None:
     assert method.network.neck.training
 
 
-def test_without_anything_it_is_bot_with_one_softmax_in_the_first_task() -> None:
+def test_fused_ft_equals_bot_in_the_first_task() -> None:
     """The neck is the method's own, the rest is BoT-FT."""
     base = build_method("bot_ft", model(neck=True))
     method = build_method("fused_ft", model(), label_smoothing=0.1, soft_margin=False)

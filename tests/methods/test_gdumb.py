@@ -21,7 +21,7 @@ from lreid.methods import Method
 
 @given(labels=st.lists(st.integers(0, 4), max_size=60), budget=st.integers(0, 12), cut=st.integers(1, 9))
 @settings(max_examples=100, deadline=None)
-def test_the_memory_is_as_balanced_as_the_stream_allows(labels: list[int], budget: int, cut: int) -> None:
+def test_gdumb_memory_is_balanced(labels: list[int], budget: int, cut: int) -> None:
     """Of no identity are two more kept than of one that the stream had more of."""
     memory = StreamMemory(budget, "balanced", seed=1)
     for start in range(0, len(labels), cut):
@@ -46,7 +46,7 @@ def seen(method: Method, task: int, of: Callable[[int], Task] = task_of) -> None
 
 
 @pytest.mark.slow
-def test_it_trains_anew_on_what_is_stored() -> None:
+def test_gdumb_trains_a_new_network_on_the_memory() -> None:
     method = new("gdumb", exemplars=8, passes=40, rate=0.05)
     before = {name: value.clone() for name, value in method.model.state_dict().items()}
     seen(method, 0)
@@ -67,7 +67,7 @@ def test_it_trains_anew_on_what_is_stored() -> None:
         assert torch.equal(one, two)
 
 
-def test_rows_for_re_identification_begin_as_directions_of_what_is_stored() -> None:
+def test_gdumb_initial_rows_are_mean_directions_of_stored_images() -> None:
     method = new("gdumb", exemplars=8, passes=1, rate=1e-12, least_rate=1e-12, decay=0.0, reid_head=True)
     for task in range(2):
         seen(method, task, synthetic_task)
@@ -80,7 +80,7 @@ def test_rows_for_re_identification_begin_as_directions_of_what_is_stored() -> N
         torch.testing.assert_close(method.classifier.weight[label], direction, rtol=1e-4, atol=1e-5)
 
 
-def test_rates_are_a_warm_up_and_a_cosine_with_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gdumb_rates_are_warmup_and_cosine_with_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     method = new("gdumb", exemplars=4, passes=9, batch=4, rate=1e-3, least_rate=1e-4)
     seen(method, 0)
     rates: list[float] = []
@@ -95,7 +95,7 @@ def test_rates_are_a_warm_up_and_a_cosine_with_restarts(monkeypatch: pytest.Monk
     assert rates == pytest.approx(expected)
 
 
-def test_the_first_step_is_that_of_plain_sgd() -> None:
+def test_gdumb_first_step_equals_sgd() -> None:
     method = new("gdumb", exemplars=6, passes=1, batch=6, rate=0.5, decay=0.0)
     seen(method, 0)
     twin = copy.deepcopy(method)

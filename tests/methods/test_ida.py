@@ -9,7 +9,7 @@ from lreid.losses import discriminant_alignment_loss
 from lreid.methods import build_method
 
 
-def test_anchors_are_class_means_of_the_model_of_their_task_and_stay() -> None:
+def test_ida_anchors_are_fixed_class_means() -> None:
     method = build_method("ida", model())
     expected = []
     for index in range(3):
@@ -25,7 +25,7 @@ def test_anchors_are_class_means_of_the_model_of_their_task_and_stay() -> None:
     assert method.exemplars == 0
 
 
-def test_the_term_is_the_alignment_over_all_anchors() -> None:
+def test_ida_term_covers_all_anchors() -> None:
     method = build_method("ida", model(), temperature=3.0, prob_floor=0.01)
     learn(method, 2, exemplars=False)
     (batch,) = batches(1, seed=9, first_class=8)

@@ -65,7 +65,7 @@ def learned(base: str, options: tuple[tuple[str, Any], ...], learn: Learn) -> li
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "options", "base", "base_options", "learn"), LIMITS)
-def test_without_weight_a_method_is_its_base(
+def test_method_with_weights_0_equals_its_baseline(
     name: str, options: dict[str, Any], base: str, base_options: dict[str, Any], learn: Learn
 ) -> None:
     history = learn(built(name, **options), 3)
@@ -78,7 +78,7 @@ TEACHERS = [name for name in method_names() if method_class(name).keeps_teacher]
 
 
 @pytest.mark.parametrize("name", TEACHERS)
-def test_a_teacher_is_the_network_of_the_task_before_and_stays(name: str) -> None:
+def test_teacher_is_the_frozen_network_of_the_previous_task(name: str) -> None:
     short = {"style_steps": 1, "style_batch": 2} if name in ("dask", "dkp_pp") else {}
     method = built(name, **short)
     fusing.learn(method, 1)
@@ -118,7 +118,7 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED | WEIGHTS))
-def test_options_and_weights_are_those_published(name: str) -> None:
+def test_default_options_are_the_published_ones(name: str) -> None:
     defaults, wanted = method_defaults(method_class(name)), PUBLISHED.get(name, {})
     assert {key: defaults[key] for key in wanted} == wanted
     found, wanted = built(name).weights, WEIGHTS.get(name, {})
@@ -132,7 +132,7 @@ HEADS: dict[str, tuple[dict[str, Any], int]] = {  # options, and the task from w
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_rows_of_new_identities_begin_as_the_directions_of_their_images(name: str) -> None:
+def test_initial_rows_are_mean_directions(name: str) -> None:
     options, first = HEADS[name]
     method = built(name, **options)
     for index in (0, 1):

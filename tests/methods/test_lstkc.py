@@ -19,7 +19,7 @@ PATHS = [record.path for record in synthetic_task(2).records]
 
 
 @pytest.mark.parametrize("detach", [False, True])
-def test_lstkc_distils_rectified_affinities(detach: bool) -> None:
+def test_lstkc_distils_corrected_affinities(detach: bool) -> None:
     method = build_method("lstkc", model(), detach_target=detach, temperature=0.2)
     batch = begun(method, 1)
     terms = method.loss(batch)
@@ -31,7 +31,7 @@ def test_lstkc_distils_rectified_affinities(detach: bool) -> None:
 
 
 @pytest.mark.slow
-def test_lstkc_pp_has_one_teacher_and_then_two() -> None:
+def test_lstkc_pp_has_two_teachers_from_the_third_task_on() -> None:
     method = build_method("lstkc_pp", model())
     batch = begun(method, 1)
     new, short = method.model(batch.images), method.teacher.model(batch.images)
@@ -45,7 +45,7 @@ def test_lstkc_pp_has_one_teacher_and_then_two() -> None:
     assert method.loss(batch)["distill"].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_lstkc_pp_keeps_the_trained_network_and_the_old_one() -> None:
+def test_lstkc_pp_stores_the_trained_and_the_averaged_network() -> None:
     method = build_method("lstkc_pp", model())
     learn(method, 1)
     first = copied(method.teacher.state_dict())
@@ -64,7 +64,7 @@ def test_lstkc_pp_keeps_the_trained_network_and_the_old_one() -> None:
 
 
 @pytest.mark.slow
-def test_lstkc_pp_takes_the_average_of_teachers_that_searches_best() -> None:
+def test_lstkc_pp_averages_teachers_by_the_best_map() -> None:
     method = build_method("lstkc_pp", model())
     begun(method, 2)
     assert SHARES == (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -89,7 +89,7 @@ def test_lstkc_pp_takes_the_average_of_teachers_that_searches_best() -> None:
     assert method.figures()["long_share"] == SHARES[best]
 
 
-def test_images_without_cameras_are_their_own() -> None:
+def test_self_retrieval_without_cameras() -> None:
     method = build_method("lstkc_pp", model())
     learn(method, 1)
     alone = Task(0, "", tuple(Record(each.path, each.pid, 0) for each in synthetic_task(0).records))

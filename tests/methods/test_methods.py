@@ -13,14 +13,14 @@ from lreid.methods import build_method, method_class, method_defaults, method_na
 from lreid.models import Embedder
 
 
-def test_the_first_task_is_plain_dmml() -> None:
+def test_first_task_equals_dmml() -> None:
     histories = [train(build_method(name, model()), batches(3)) for name in ("dmml_ft", "dwpp", "dwopp")]
     assert all(history == histories[0] for history in histories)
     assert set(histories[0][0]) == {"dmml"}
 
 
 @pytest.mark.parametrize(("name", "loss"), [("dwpp", dwpp_loss), ("dwopp", dwopp_loss)])
-def test_the_terms_are_those_losses_of_student_and_teacher(name: str, loss: object) -> None:
+def test_terms_are_losses_of_student_and_teacher(name: str, loss: object) -> None:
     method = build_method(name, model(), temperature=2.0, margin=0.3, distillation_weight=0.7)
     train(method, batches(2))
     method.end_task(TASK)
@@ -46,7 +46,7 @@ def test_the_terms_are_those_losses_of_student_and_teacher(name: str, loss: obje
         ("dwopp", {"metric": "manhattan"}, "metric is 'manhattan'; it must be sqeuclidean or euclidean or cosine"),
     ],
 )
-def test_bad_options_are_named(name: str, options: dict, message: str) -> None:
+def test_bad_options_are_refused_by_name(name: str, options: dict, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         build_method(name, model(), **options)
 
@@ -94,7 +94,7 @@ def test_values_beyond_the_limits_of_an_option_are_refused(name: str) -> None:
                 build_method(name, model(), **{option: value})
 
 
-def test_options_of_a_method_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_method_declares_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods, "_registered", {})
 
     @methods.register("plain")

@@ -66,7 +66,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.slow
-def test_one_file_and_one_yaml_are_a_method(cfg: Config, tmp_path: Path) -> None:
+def test_one_file_and_one_yaml_add_a_method(cfg: Config, tmp_path: Path) -> None:
     with added(tmp_path):
         defaults = method_defaults(method_class("stay_close"))
         assert (defaults["strength"], defaults["margin"], defaults["exemplars"]) == (1.0, 0.4, 0)

@@ -53,7 +53,7 @@ def learn(method: PAD, index: int, steps: int = 2) -> list[dict[str, Tensor]]:
     return history
 
 
-def test_losses_of_stage_1_against_loops() -> None:
+def test_stage_1_losses_match_loops() -> None:
     images, texts, anchors, labels = normal(5, 4), normal(5, 4), normal(5, 4), torch.tensor([0, 0, 1, 2, 2])
     total = 0.0
     for rows, columns in ((images, texts), (texts, images)):
@@ -77,7 +77,7 @@ def test_losses_of_stage_1_against_loops() -> None:
             pad_text_anchor_loss(*wrong)
 
 
-def test_prompts_are_the_nearest_open_slots() -> None:
+def test_images_use_the_nearest_open_slots() -> None:
     method = made()
     pool, tokens = method.prompts, torch.randn(4, 6, method.widths[0])
     pool.begin_task(2)
@@ -95,7 +95,7 @@ def test_prompts_are_the_nearest_open_slots() -> None:
     assert (pool.frozen, pool.open) == (4, 5)  # no more
 
 
-def test_stage_2_is_the_sum_of_its_terms() -> None:
+def test_stage_2_terms() -> None:
     method = made()
     learn(method, 0)
     method.end_task(synthetic_task(0))
@@ -129,7 +129,7 @@ def test_stage_2_is_the_sum_of_its_terms() -> None:
     }
 
 
-def test_teacher_and_trained_parts_of_later_tasks() -> None:
+def test_later_tasks_train_prompts_and_last_blocks() -> None:
     method = made()
     assert "distill" not in learn(method, 0)[0] and method.average is None
     method.end_task(synthetic_task(0))
@@ -154,7 +154,7 @@ def test_teacher_and_trained_parts_of_later_tasks() -> None:
     )
 
 
-def test_the_text_teacher_is_the_initial_sentence_of_the_same_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_teacher_is_the_initial_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trap of the official code: without training the term is 0, whatever the tasks before have learned."""
     seen: list[Tensor | None] = []
     plain = PAD.text_loss
@@ -177,7 +177,7 @@ def test_the_text_teacher_is_the_initial_sentence_of_the_same_task(monkeypatch: 
         seen.clear()
 
 
-def test_stage_1_brings_sentences_to_their_images() -> None:
+def test_stage_1_moves_sentences_towards_their_images() -> None:
     method = made(first_text_epochs=30, first_text_rate=0.05)
     images = F.normalize(torch.randn(4, method.widths[1]), dim=1).repeat_interleave(3, 0)
     labels = torch.arange(4).repeat_interleave(3)
@@ -188,7 +188,7 @@ def test_stage_1_brings_sentences_to_their_images() -> None:
     assert losses[1] < losses[0]
 
 
-def test_rates_of_stage_1() -> None:
+def test_stage_1_learning_rates() -> None:
     """Those of timm's CosineLRScheduler, with which the official code trains."""
     timm = pytest.importorskip("timm.scheduler.cosine_lr")
     optimizer = SGD([torch.nn.Parameter(torch.zeros(1))], lr=5e-3)
@@ -200,7 +200,7 @@ def test_rates_of_stage_1() -> None:
         assert text_rate(epoch, 12, 5e-3) == pytest.approx(optimizer.param_groups[0]["lr"])
 
 
-def test_rates_of_stage_2() -> None:
+def test_stage_2_learning_rates() -> None:
     method = made()
     for index, rate in ((0, 400.0), (1, 1000.0)):
         learn(method, index, 0)
@@ -216,7 +216,7 @@ def test_rates_of_stage_2() -> None:
         ({"exemplars": 8}, "exemplars is 8; it must be 0, because pad cannot train on past identities"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(options: dict[str, int], message: str) -> None:
+def test_pad_refuses_contradictory_options(options: dict[str, int], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         made(**options)
 
@@ -231,21 +231,21 @@ def test_frozen_layers_stay_frozen() -> None:
     assert torch.equal(model.backbone.visual.conv1.weight, before)
 
 
-def test_the_shift_of_the_necks_is_trained() -> None:
+def test_shift_of_the_necks_is_trained() -> None:
     """The official code trains all parameters of the necks, unlike CLIP-ReID's and BoT's."""
     method = made()
     learn(method, 0)
     assert all(neck.bias.any() for neck in method.necks)
 
 
-def test_other_networks_are_refused(tmp_path: Path) -> None:
+def test_pad_refuses_networks_without_text_tower(tmp_path: Path) -> None:
     with pytest.raises(
         ArgumentError, match="backbone is small, but pad needs a CLIP model; use open_clip:ViT-B-16-quickgelu"
     ):
         build_method("pad", Embedder("small"))
 
 
-def test_features_are_those_of_open_clip_and_files_reach_both_towers(tmp_path: Path) -> None:
+def test_features_equal_open_clip(tmp_path: Path) -> None:
     import open_clip
 
     name = clips.register()

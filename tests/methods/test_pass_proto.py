@@ -85,7 +85,7 @@ def test_terms(rotate: bool) -> None:
 
 
 @pytest.mark.slow
-def test_prototypes_and_radius() -> None:
+def test_pass_prototypes_and_radius() -> None:
     """Means of each task's own last features, from pixels; the radius is that of the first task for good."""
     method, prototypes, radii = pass_proto(), [], []
     for index in range(2):
@@ -107,7 +107,7 @@ def test_prototypes_and_radius() -> None:
     assert method.model.training  # as the trainer left it
 
 
-def test_prototypes_reach_the_classifier_alone() -> None:
+def test_prototypes_train_only_the_classifier() -> None:
     method = in_second_task()
     method.model.zero_grad(), method.classifier.zero_grad()
     method.prototype_loss(12).backward()
@@ -117,12 +117,12 @@ def test_prototypes_reach_the_classifier_alone() -> None:
 
 
 @pytest.mark.slow
-def test_without_weights_it_is_bot_ft_on_turned_images() -> None:
+def test_pass_without_weights_is_bot_on_rotated_images() -> None:
     plain = learn(build_method("bot_ft", model(neck=True)), 2, turns=4)
     history = learn(pass_proto(prototype_weight=0.0, distillation_weight=0.0), 2)
     for one, other in zip(plain, history, strict=True):
         assert one == {key: other[key] for key in one}
 
 
-def test_the_first_task_has_nothing_to_hold() -> None:
+def test_pass_first_task_has_no_retention_terms() -> None:
     assert all(set(terms) == {"softmax", "triplet"} for terms in learn(pass_proto(), 1))

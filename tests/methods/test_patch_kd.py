@@ -10,7 +10,7 @@ from lreid.methods import build_method
 from lreid.models import PatchNet
 
 
-def test_positions_are_one_hot_and_have_a_gradient() -> None:
+def test_patch_positions_are_one_hot_with_a_gradient() -> None:
     torch.manual_seed(0)
     sampler, maps = PatchNet(8, 3), torch.randn(4, 8, 5, 2)
     theta = sampler(maps, torch.Generator().manual_seed(1))
@@ -24,7 +24,7 @@ def test_positions_are_one_hot_and_have_a_gradient() -> None:
     assert sampler(maps).flatten(2).argmax(2).equal(scores.argmax(2))
 
 
-def test_positions_are_drawn_by_their_scores() -> None:
+def test_patch_positions_are_drawn_by_their_scores() -> None:
     sampler = PatchNet(2, 1)
     with torch.no_grad():
         sampler.scores[3].weight.zero_()  # all positions alike
@@ -59,7 +59,7 @@ def test_terms() -> None:
     assert terms["diversity"].item() == pytest.approx(patchkd_div_loss(normed, 3).item(), rel=1e-3, abs=1e-4)
 
 
-def test_who_learns_from_which_term() -> None:
+def test_which_parameters_each_term_trains() -> None:
     method = build_method("patch_kd", model(neck=True))
     batch = begun(method, 1)
     samplers = {"confidence", "diversity"}
@@ -74,7 +74,7 @@ def test_who_learns_from_which_term() -> None:
         assert moved == [name in networks, name in samplers], name
 
 
-def test_the_sampler_has_a_rate_of_its_own() -> None:
+def test_sampler_has_its_own_rate() -> None:
     method = build_method("patch_kd", model(neck=True), sampler_rate=100.0)
     learned, sampler = method.parameters()
     assert (learned.get("rate_factor", 1.0), sampler["rate_factor"]) == (1.0, 100.0)

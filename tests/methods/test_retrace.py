@@ -20,7 +20,7 @@ def built(seed: int = 0, **options: float) -> Method:
     return build_method("retrace", model(seed, neck=True), **options)
 
 
-def test_terms_are_of_the_identities_of_the_task_alone() -> None:
+def test_retrace_terms_cover_the_identities_of_the_task() -> None:
     method = built()
     batch = begun(method, 1)
     terms = method.loss(batch)
@@ -71,7 +71,7 @@ def test_alpha_is_the_smallest_of_32_that_retains_the_gain(keep: float) -> None:
 
 
 @pytest.mark.parametrize("centre", [0.5, 1.0])
-def test_features_are_compared_less_a_share_of_their_mean(centre: float) -> None:
+def test_retrieval_subtracts_a_share_of_the_mean_feature(centre: float) -> None:
     method = built(centre=centre)
     for task in (0, 1):  # the mean of one task does not stay in that of the next
         learn(method, task + 1, first=task)
@@ -82,7 +82,7 @@ def test_features_are_compared_less_a_share_of_their_mean(centre: float) -> None
     np.testing.assert_allclose(compared, features - centre * features.mean(0), rtol=1e-4, atol=1e-4)
 
 
-def test_a_task_that_teaches_nothing_is_left_behind() -> None:
+def test_task_without_gain_restores_the_weights() -> None:
     method = built(centre=0)
     learn(method, 1)
     method.begin_task(synthetic_task(1))
@@ -92,7 +92,7 @@ def test_a_task_that_teaches_nothing_is_left_behind() -> None:
     torch.testing.assert_close(dict(method.model.state_dict()), before)
 
 
-def test_nothing_is_kept_between_tasks() -> None:
+def test_retrace_stores_nothing_between_tasks() -> None:
     method = built(rate=3.0)
     assert [group["rate_factor"] for group in method.parameters()] == [3]
     learn(method, 2)
@@ -104,7 +104,7 @@ def test_nothing_is_kept_between_tasks() -> None:
     assert method.class_scores(torch.zeros(1, DIM)) is None
 
 
-def test_of_a_large_task_whole_identities_are_looked_at() -> None:
+def test_large_task_is_measured_on_whole_identities() -> None:
     records = tuple(Record(str(number), number // 10, number % 3) for number in range(20_000))
     paths, labels, cameras = _sample(Task(0, "", records))
     assert 0.9 * MEASURED < len(paths) <= MEASURED
@@ -113,5 +113,5 @@ def test_of_a_large_task_whole_identities_are_looked_at() -> None:
     assert [int(path) % 3 for path in paths] == cameras.tolist()
 
 
-def test_it_has_no_exemplars() -> None:
+def test_retrace_refuses_exemplars() -> None:
     assert set(method_defaults(method_class("retrace"))) == {"rate", "keep", "centre"}

@@ -12,7 +12,7 @@ from lreid.training.run import train
 
 
 @pytest.mark.slow
-def test_a_run_leaves_every_weight_and_every_statistic_as_it_came(tmp_path: Path) -> None:
+def test_start_leaves_the_network_unchanged(tmp_path: Path) -> None:
     cfg = tiny_config(FEW, METHOD__NAME="start")
     train(cfg, tmp_path / "run")
     torch.manual_seed(cfg.SEED)

@@ -13,7 +13,7 @@ def test_reads_a_run_folder_or_its_file(results, run_folder):
     assert read_results(folder) == read_results(folder / "results.json") == results()
 
 
-def test_names_that_are_no_text_can_be_read_again(results, tmp_path):
+def test_undecodable_names_are_escaped(results, tmp_path):
     """Of people in folders named in GBK: such a run trained and could never finish."""
     gbk = os.fsdecode("张三".encode("gbk"))
     escaped = r"\udcd5\udcc5\udcc8\udcfd"
@@ -36,7 +36,7 @@ def test_names_that_are_no_text_can_be_read_again(results, tmp_path):
         (json.dumps({"schema": 1, "method": "dwopp"}), "has no benchmark, seed"),
     ],
 )
-def test_bad_files_are_named(tmp_path, content, message):
+def test_bad_files_are_refused_by_name(tmp_path, content, message):
     if content is not None:
         (tmp_path / "results.json").write_text(content)
     with pytest.raises(InputError, match=message) as error:
@@ -45,7 +45,7 @@ def test_bad_files_are_named(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
-def test_accuracy_that_is_no_matrix_of_past_tasks_is_refused(results, run_folder):
+def test_accuracy_rows_that_do_not_grow_are_refused(results, run_folder):
     rows = [[90.0], [80.0]]
     folder = run_folder(results(accuracy={"knn": {"class": rows, "task": rows}}))
     with pytest.raises(InputError, match="accuracy knn class"):
@@ -69,12 +69,12 @@ def test_accuracy_that_is_no_matrix_of_past_tasks_is_refused(results, run_folder
         ({"accuracy_summary": {"knn": {"class": {}}}}, "has no task"),
     ],
 )
-def test_what_would_break_a_report_is_refused(results, run_folder, changes, message):
+def test_results_that_break_a_report_are_refused(results, run_folder, changes, message):
     unused = {"rank5": [], "rank10": [], "identity_ap": {}, "mAP": [], "rank1": []}
     with pytest.raises(InputError, match=message) as error:
         read_results(run_folder(results() | unused | changes))
     assert "\n" not in str(error.value)
 
 
-def test_a_number_that_no_report_reads_may_be_anything(results, run_folder):
+def test_unknown_keys_are_not_checked(results, run_folder):
     assert read_results(run_folder(results(remark={"1": float("inf")})))

@@ -6,11 +6,11 @@ import pytest
 from lreid.results.intervals import gain_interval
 
 
-def test_a_gain_that_all_identities_share_is_certain() -> None:
+def test_equal_gains_have_an_interval_of_zero_width() -> None:
     assert gain_interval([10, 50, 90], [15, 55, 95], [1, 4, 2]) == pytest.approx((5, 5))
 
 
-def test_the_interval_is_that_of_a_loop_over_draws() -> None:
+def test_interval_matches_a_loop_over_draws() -> None:
     rng = np.random.default_rng(3)
     before, after, queries = rng.uniform(0, 100, 12), rng.uniform(0, 100, 12), rng.integers(1, 6, 12)
     drawn = []
@@ -24,6 +24,6 @@ def test_the_interval_is_that_of_a_loop_over_draws() -> None:
     assert (low, high) == gain_interval(before, after, queries)
 
 
-def test_there_must_be_an_identity() -> None:
+def test_interval_without_identities_is_refused() -> None:
     with pytest.raises(ValueError, match="no identities"):
         gain_interval([], [], [])

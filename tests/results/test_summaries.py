@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lreid.results import average, curve, summarise_run
+from lreid.results import average, cross_average, curve, summarise_run
 
 
 def two_domains() -> dict[str, Any]:
@@ -25,7 +25,7 @@ def two_domains() -> dict[str, Any]:
     }
 
 
-def test_after_the_last_task() -> None:
+def test_summary_after_the_last_task() -> None:
     assert summarise_run(two_domains()) == pytest.approx(
         {
             "seen_mAP": 60.0,
@@ -42,7 +42,7 @@ def test_after_the_last_task() -> None:
     )
 
 
-def test_after_the_first_task_there_is_no_forgetting_yet() -> None:
+def test_summary_after_the_first_task_has_no_forgetting() -> None:
     first = two_domains()
     for rows in (first["mAP"], first["rank1"], *(each["ap"] for each in first["identity_ap"].values())):
         del rows[1:]
@@ -52,7 +52,7 @@ def test_after_the_first_task_there_is_no_forgetting_yet() -> None:
     assert found["forward_transfer"] is None
 
 
-def test_forward_transfer_is_what_every_domain_starts_from() -> None:
+def test_forward_transfer_is_the_map_before_training() -> None:
     three = two_domains()
     three["galleries"][2] |= {"kind": "seen", "first_task": 2}
     for rows in (three["mAP"], three["rank1"], *(each["ap"] for each in three["identity_ap"].values())):
@@ -60,13 +60,13 @@ def test_forward_transfer_is_what_every_domain_starts_from() -> None:
     assert summarise_run(three)["forward_transfer"] == pytest.approx((20 + 40) / 2)
 
 
-def test_without_unseen_galleries() -> None:
+def test_summary_without_unseen_galleries() -> None:
     seen_only = two_domains()
     del seen_only["galleries"][2]
     assert summarise_run(seen_only)["unseen_mAP"] is None
 
 
-def test_merged_unseen_galleries_stand_beside_their_mean() -> None:
+def test_merged_gallery_is_not_part_of_the_unseen_mean() -> None:
     """The figure of Table 2 of DwoPP is that of the merged set; the mean is over the sets themselves alone."""
     both = two_domains()
     both["galleries"] += [
@@ -84,7 +84,17 @@ def test_merged_unseen_galleries_stand_beside_their_mean() -> None:
     }
 
 
-def test_seen_mean_takes_only_trained_domains(results: Any) -> None:
+def test_reindex_free_metrics_use_the_galleries_of_their_own_task() -> None:
+    crossed = {"a": {"mAP": [[60.0], [44.0, 50.0]]}, "b": {"mAP": [[20.0], [22.0, 70.0]]}}
+    crossed["a"]["rank1"] = crossed["b"]["rank1"] = [[1.0], [2.0, 3.0]]
+    found = summarise_run(two_domains() | {"cross_model": crossed})
+    assert found["reindex_free_mAP"] == (44.0 + 70.0) / 2  # a was trained in the first task, b in the second
+    only_unseen = two_domains() | {"cross_model": crossed}
+    only_unseen["galleries"] = only_unseen["galleries"][2:]
+    assert cross_average(only_unseen, "mAP", 1, 0) is None
+
+
+def test_seen_mean_covers_only_trained_domains(results: Any) -> None:
     run = results(rows=4)
     assert curve(run, "mAP", "seen") == [0.0, 10.0, 20.5, 30.5]  # the second gallery from the third task on
     assert curve(run, "mAP", "unseen") == [2.0, 12.0, 22.0, 32.0]

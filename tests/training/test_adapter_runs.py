@@ -35,7 +35,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("method", "kind", "merge"), CASES)
-def test_adapters_are_trained_alone_resumed_loaded_and_exported(
+def test_only_adapters_are_trained_and_they_resume_load_and_export(
     method: str, kind: str, merge: bool, tmp_path: Path
 ) -> None:
     cfg = config(method, MODEL__ADAPTER=kind, MODEL__ADAPTER_MERGE=merge)
@@ -60,7 +60,7 @@ def test_adapters_are_trained_alone_resumed_loaded_and_exported(
         train(config(method, MODEL__ADAPTER="none"), tmp_path / "run", resume=True)
 
 
-def test_a_run_does_not_start_from_another_adapter(tmp_path: Path) -> None:
+def test_run_refuses_weights_with_another_adapter(tmp_path: Path) -> None:
     train(config("dwopp", MODEL__ADAPTER="prompts"), tmp_path / "run")
     last = tmp_path / "run" / "checkpoints" / "task-02.pt"
     with pytest.raises(InputError, match="does not fit this backbone: [^\n]*tensors missing"):

@@ -61,7 +61,7 @@ def one_update(images: Tensor, targets: Tensor, backbone: str, norm: str) -> lis
     ],
 )
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with CUDA torch's backward pass does not survive a fork")
-def test_a_divided_network_is_the_whole_one(tmp_path: Path, count: int, backbone: str, norm: str) -> None:
+def test_divided_network_equals_the_whole_network(tmp_path: Path, count: int, backbone: str, norm: str) -> None:
     if ":" in backbone:
         pytest.importorskip("timm", reason="timm is not installed")
     images = torch.randn(7, 3, 32, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -96,7 +96,7 @@ def losses(results: dict[str, Any]) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("double")
-def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
+def test_number_of_processes_may_change_on_resume(tmp_path: Path) -> None:
     """Killed together; and then the other way round."""
     cfg = config(METHOD__NAME="dmml_ft", EPISODE__QUERY=2, TRAIN__OPTIMIZER="sgd", TRAIN__CHECKPOINT_STEPS=1)
     expected = train(cfg, tmp_path / "one")
@@ -138,7 +138,7 @@ class SignalAt(Observer):
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_process_ends_all_within_a_few_steps(tmp_path: Path) -> None:
+def test_signal_to_one_process_ends_all_processes(tmp_path: Path) -> None:
     """They ask each other now and then, since to be answered they have to wait."""
     cfg = config(METHOD__NAME="dmml_ft", EPISODE__QUERY=2, TRAIN__EPOCHS=50)
 
@@ -159,7 +159,7 @@ DIVISIBLE = [name for name in method_names() if method_class(name).divisible]
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*DIVISIBLE, "bot_ft_plus", "er_aml_reid", "der_reid", "co2l_reid", "cclis_reid"])
 @pytest.mark.usefixtures("double")
-def test_every_method_learns_and_is_watched_in_two_processes_as_in_one(tmp_path: Path, name: str) -> None:
+def test_every_method_and_its_observers_are_equal_in_two_processes(tmp_path: Path, name: str) -> None:
     """Losses, figures, drift, and gradients of stored and of incoming images, of which each process has a share."""
     if name == "pad":
         clips.register()
@@ -221,24 +221,24 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def test_a_process_takes_its_gpu_before_it_touches_one(tmp_path: Path, two_gpus: list[str]) -> None:
+def test_process_selects_its_gpu_before_using_one(tmp_path: Path, two_gpus: list[str]) -> None:
     with pytest.raises(InputError, match="no further"):
         train(tiny_config(), tmp_path)
     assert two_gpus == ["set 1", "touched", "nccl cuda:1"]
 
 
 @pytest.mark.parametrize(
-    ("device", "gpus", "told"),
+    ("device", "gpus", "message"),
     [
         ("cuda:1", 2, "DEVICE is cuda:1, but torchrun gives each process its own GPU; use cuda"),
         ("auto", 1, "DEVICE is auto, but torchrun has started 2 processes on a machine with 1 GPU; "),
     ],
 )
-def test_gpus_that_processes_cannot_have_are_refused(
-    tmp_path: Path, two_gpus: list[str], monkeypatch: pytest.MonkeyPatch, device: str, gpus: int, told: str
+def test_too_few_gpus_are_refused(
+    tmp_path: Path, two_gpus: list[str], monkeypatch: pytest.MonkeyPatch, device: str, gpus: int, message: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         train(tiny_config(DEVICE=device), tmp_path)
     assert two_gpus == []
 
@@ -250,7 +250,7 @@ def refusal(cfg: Config, out: Path) -> str:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
+def test_indivisible_batches_and_methods_are_refused(tmp_path: Path) -> None:
     odd = config(EPISODE__IDENTITIES=3, SYNTHETIC__TRAIN_IDENTITIES=12, BENCHMARK__TASKS_PER_DATASET=1)
     for message in run_ranks(2, lambda: refusal(odd, tmp_path / "run"), tmp_path):
         assert message == (
@@ -262,12 +262,12 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [{"affine": False}, {"track_running_stats": False}, {"momentum": None}])
-def test_norms_that_cannot_be_divided_are_refused(option: dict[str, Any]) -> None:
+def test_indivisible_batch_norms_are_refused(option: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="backbone has a BatchNorm without weights"):
         distributed._global_norm(torch.nn.BatchNorm2d(3, **option), torch.zeros(2, 3, 4, 4))
 
 
-def test_alone_nothing_is_divided() -> None:
+def test_single_process_divides_nothing() -> None:
     model = Embedder("small", height=32, width=16)
     distributed.divide(model)
     assert not model._forward_hooks and not model._forward_pre_hooks
@@ -276,7 +276,7 @@ def test_alone_nothing_is_divided() -> None:
 
 
 @pytest.mark.slow
-def test_who_is_left_alone_says_so_in_one_line(tmp_path: Path) -> None:
+def test_death_of_another_process_is_reported_in_one_line(tmp_path: Path) -> None:
     """And the run goes on from what was saved."""
     out = tmp_path / "run"
 

@@ -19,7 +19,7 @@ config = partial(tiny_config, SMALL)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dwopp", "pass_proto"])
-def test_any_method_replays_exemplars(name: str, tmp_path: Path) -> None:
+def test_method_without_own_memory_replays_exemplars(name: str, tmp_path: Path) -> None:
     """Of two tasks of six identities: the second is learned from images of all twelve."""
     results = [
         train(config(METHOD__NAME=name, METHOD__EXEMPLARS=exemplars), tmp_path / str(exemplars))
@@ -37,14 +37,16 @@ def test_any_method_replays_exemplars(name: str, tmp_path: Path) -> None:
 replayed = partial(csv_config, **FEW, METHOD__NAME="bot_ft", TRAIN__EPOCHS=2, DATA__CACHE_GIB=0.0)
 
 
-def test_bad_images_are_no_exemplars(people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_images_are_not_stored_as_exemplars(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("train005.png", "train020.png"):
         (people / name).write_bytes(b"no image")
     results = train(replayed(people, METHOD__EXEMPLARS=500, DATA__SKIP_BAD_IMAGES=True), tmp_path / "run")
     assert results["skipped_images"] == 2 and results["exemplars"] == 46
 
 
-def test_workers_do_not_change_the_figures(tmp_path: Path) -> None:
+def test_workers_do_not_change_results(tmp_path: Path) -> None:
     one, two = (train(config(METHOD__NAME="erd", DATA__WORKERS=workers), tmp_path / str(workers)) for workers in (0, 2))
     assert "align" in one["loss_history"][-1] and one["exemplars"] == 48
     assert one["loss_history"] == two["loss_history"] and one["mAP"] == two["mAP"]

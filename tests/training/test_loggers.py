@@ -1,4 +1,4 @@
-"""What loggers are told; those that are no part of the installation are stood in for."""
+"""The calls of loggers, to stand-ins of their packages."""
 
 import sys
 from pathlib import Path
@@ -12,8 +12,8 @@ from lreid.training.loggers import LOGGERS
 from lreid.training.run_folder import RunFolder
 
 
-class Told:
-    """Takes down how it is called."""
+class RecordingModule:
+    """A module that records all calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple, dict]] = []
@@ -22,7 +22,7 @@ class Told:
         if name.startswith("__"):
             raise AttributeError(name)
 
-        def call(*arguments: Any, **options: Any) -> Told:
+        def call(*arguments: Any, **options: Any) -> RecordingModule:
             self.calls.append((name, arguments, options))
             return self
 
@@ -30,8 +30,8 @@ class Told:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    stand_in = Told()
+def recorder(monkeypatch: pytest.MonkeyPatch) -> RecordingModule:
+    stand_in = RecordingModule()
     for name in ("wandb", "mlflow"):
         monkeypatch.setitem(sys.modules, name, stand_in)
     return stand_in
@@ -45,9 +45,9 @@ def log_to(name: str, folder: Path) -> None:
         run.log({"summary/seen_mAP": 20.5}, 2, "task")
 
 
-def test_weights_and_biases(told: Told, tmp_path: Path) -> None:
+def test_weights_and_biases_receives_losses_and_summary(recorder: RecordingModule, tmp_path: Path) -> None:
     log_to("wandb", tmp_path / "my-run")
-    (begun, *axes), (first, second), end = told.calls[:3], told.calls[3:5], told.calls[5:]
+    (begun, *axes), (first, second), end = recorder.calls[:3], recorder.calls[3:5], recorder.calls[5:]
     assert begun[0] == "init" and begun[2]["name"] == "my-run" and begun[2]["config"] == {"TRAIN.LR": 0.5}
     assert [(each[1], each[2]) for each in axes] == [
         (("train/*",), {"step_metric": "epoch"}),
@@ -58,24 +58,22 @@ def test_weights_and_biases(told: Told, tmp_path: Path) -> None:
     assert end == [("finish", (), {})]
 
 
-def test_mlflow(told: Told, tmp_path: Path) -> None:
+def test_mlflow_receives_losses_and_summary(recorder: RecordingModule, tmp_path: Path) -> None:
     log_to("mlflow", tmp_path / "my-run")
-    names = [name for name, *_ in told.calls]
+    names = [name for name, *_ in recorder.calls]
     assert names == ["set_experiment", "start_run", "log_params", "log_metrics", "log_metrics", "end_run"]
-    assert told.calls[3] == ("log_metrics", ({"train/lr": 0.5, "train/dmml": 1.25},), {"step": 2})
-    assert told.calls[4] == ("log_metrics", ({"summary/seen_mAP": 20.5},), {"step": 2})
+    assert recorder.calls[3] == ("log_metrics", ({"train/lr": 0.5, "train/dmml": 1.25},), {"step": 2})
+    assert recorder.calls[4] == ("log_metrics", ({"summary/seen_mAP": 20.5},), {"step": 2})
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
-def test_one_that_is_not_installed_is_told_with_the_line_that_installs_it(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_logger_names_the_extra_to_install(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     with RunFolder(tmp_path / "run") as run, pytest.raises(InputError, match=rf"pip install 'lreid\[{name}\]'$"):
         run.begin("", loggers=[name])
 
 
-def test_names_of_loggers() -> None:
+def test_unknown_logger_is_refused() -> None:
     assert list(LOGGERS) == load_config([], ["TRAIN.LOGGERS", str(list(LOGGERS))]).TRAIN.LOGGERS
     with pytest.raises(InputError, match="TRAIN.LOGGERS .*it must be tensorboard or wandb or mlflow"):
         check_values(load_config([], ["TRAIN.LOGGERS", "['wandb', 'comet']"]))

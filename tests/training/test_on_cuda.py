@@ -40,9 +40,7 @@ def on_cuda(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.slow
-def test_what_the_device_sees_an_index_options_the_random_state_and_every_method(
-    on_cuda: Callable[..., str], tmp_path: Path
-) -> None:
+def test_everything_that_runs_on_a_simulated_cuda_device(on_cuda: Callable[..., str], tmp_path: Path) -> None:
     scripts = ["rules.py", "index.py", "options.py", "methods.py"]
     transformers = {name for name, keys in NETWORKS.items() if "MODEL.BACKBONE" in keys}  # the device has no attention
     for line in on_cuda(scripts, str(tmp_path), *sorted(set(method_names()) - transformers)).splitlines():

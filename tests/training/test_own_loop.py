@@ -20,7 +20,7 @@ from lreid.training.run import train
 
 
 @pytest.mark.slow
-def test_weights_and_figures_are_those_of_a_run(tmp_path: Path) -> None:
+def test_custom_training_loop_reproduces_a_run(tmp_path: Path) -> None:
     cfg = resolved(tiny_config(FEW, INPUT__PIPELINE=[], TRAIN__DECAY_START=1.0, DEVICE="cpu"))
     results = train(cfg, tmp_path)
 

@@ -63,7 +63,9 @@ def plant(root: Path, name: str, folders: tuple[str, str, str], form: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("benchmark", TREES)
-def test_from_images_to_a_model_by_name(benchmark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_test_and_publish_on_each_directory_layout(
+    benchmark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for tree in TREES[benchmark]:
         plant(tmp_path / "data", *tree)
     names = {"BENCHMARK.TRAIN": ["market1501", "cuhk_sysu_sub"], "BENCHMARK.UNSEEN": []}
@@ -89,7 +91,7 @@ def test_from_images_to_a_model_by_name(benchmark: str, tmp_path: Path, monkeypa
 
 
 @pytest.mark.slow
-def test_the_script_continues_where_it_was_killed(repository: Path, tmp_path: Path) -> None:
+def test_killed_script_continues(repository: Path, tmp_path: Path) -> None:
     plant(tmp_path / "data", *MARKET)
     (tmp_path / "lreid").write_text(f'#!/bin/sh\nexec {sys.executable} -m lreid "$@"\n')
     (tmp_path / "lreid").chmod(0o755)

@@ -71,7 +71,7 @@ REID = ["er_aml_reid", "der_reid", "cclis_reid"]  # methods with another head
 
 
 @pytest.mark.parametrize("name", [*method_names(), *REID])
-def test_every_method_goes_on_to_the_same_run(name: str, tmp_path: Path) -> None:
+def test_every_method_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
     """With identities that return on later tasks; networks that are fused after a task are fused again."""
     options = {} if name in REID else method_defaults(method_class(name))
     short = {"style_steps": 1, "style_batch": 2, "passes": 1}
@@ -108,20 +108,20 @@ def test_checkpoint_without_state_of_the_method_is_refused(tmp_path: Path) -> No
         train(cfg, tmp_path / "run", resume=True)
 
 
-def test_a_finished_run_stays_as_it_is(unbroken: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(unbroken: Path) -> None:
     before = (unbroken / "results.json").read_bytes()
     train(config(), unbroken, resume=True)
     assert (unbroken / "results.json").read_bytes() == before
 
 
-def test_results_that_were_not_written_any_more_are(unbroken: Path, tmp_path: Path) -> None:
+def test_resuming_a_finished_run_writes_missing_results(unbroken: Path, tmp_path: Path) -> None:
     shutil.copytree(unbroken, tmp_path / "run")
     (tmp_path / "run" / "results.json").unlink()
     train(config(), tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "results.json").read_bytes() == (unbroken / "results.json").read_bytes()
 
 
-def test_another_config_is_not_resumed(unbroken: Path) -> None:
+def test_resume_refuses_another_config(unbroken: Path) -> None:
     with pytest.raises(InputError, match="already contains a run; add --resume"):
         train(config(), unbroken)
     with pytest.raises(InputError, match=r"task-03.pt: was trained with another config: SEED, TRAIN.LR differ"):
@@ -129,7 +129,7 @@ def test_another_config_is_not_resumed(unbroken: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("half a gallery", "images, identities or cameras differ"),
         ("labels", "images, identities or cameras differ"),
@@ -138,7 +138,7 @@ def test_another_config_is_not_resumed(unbroken: Path) -> None:
         ("past image", ""),
     ],
 )
-def test_a_run_is_not_resumed_on_other_data(people: Path, tmp_path: Path, change: str, told: str) -> None:
+def test_resume_refuses_changed_data(people: Path, tmp_path: Path, change: str, message: str) -> None:
     """Its figures would be of neither."""
     cfg, index = csv_config(people, **FEW), people / "index.csv"
     train_interrupted(cfg, tmp_path / "run", 4)
@@ -156,22 +156,22 @@ def test_a_run_is_not_resumed_on_other_data(people: Path, tmp_path: Path, change
         Image.new("RGB", (16, 32), "red").save(people / name)
     index.write_text("\n".join(rows) + "\n")
     before = (tmp_path / "run" / "results.json").read_bytes()
-    if not told:
+    if not message:
         assert len(train(cfg, tmp_path / "run", resume=True)["mAP"]) == 3
         return
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         train(cfg, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "results.json").read_bytes() == before
 
 
-def test_a_folder_is_locked_before_its_state_is_read(tmp_path: Path) -> None:
+def test_folder_in_use_is_refused(tmp_path: Path) -> None:
     """Of two starts one must see what the other has done, so the second reads nothing as long as the first works."""
     with RunFolder(tmp_path / "run"), pytest.raises(InputError, match="another run is using this folder"):
         train(config(), tmp_path / "run", resume=True)
     assert not (tmp_path / "run").exists()  # nothing was written to it
 
 
-def test_a_checkpoint_of_another_architecture(unbroken: Path, tmp_path: Path) -> None:
+def test_resume_refuses_another_architecture(unbroken: Path, tmp_path: Path) -> None:
     shutil.copytree(unbroken, tmp_path / "run")
     path = tmp_path / "run" / "checkpoints" / "task-03.pt"
     state = torch.load(path)
@@ -181,7 +181,7 @@ def test_a_checkpoint_of_another_architecture(unbroken: Path, tmp_path: Path) ->
         train(config(), tmp_path / "run", resume=True)
 
 
-def test_other_epochs_go_on_to_the_same_figures(tmp_path: Path) -> None:
+def test_unequal_epochs_resume_to_the_same_results(tmp_path: Path) -> None:
     """A longer first task, epochs of so many batches, one schedule over all tasks, BoT's augmentation."""
     cfg = config(
         METHOD__NAME="bot_ft",
@@ -207,9 +207,7 @@ def test_other_epochs_go_on_to_the_same_figures(tmp_path: Path) -> None:
         assert reproducible_values(train(cfg, out, resume=True)) == reproducible_values(whole)
 
 
-def test_a_resumed_run_writes_the_checkpoints_of_an_unbroken_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resume_from_every_checkpoint_writes_equal_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that they hold but times, wherever the run broke off: after every step, epoch, task and evaluation."""
     cfg = config(METHOD__NAME="er_ace", TRAIN__EPOCHS=2, TRAIN__CHECKPOINT_STEPS=1, EVAL__DRIFT_STEPS=3)
     whole, copies = tmp_path / "whole", list[Path]()
@@ -235,7 +233,7 @@ def test_a_resumed_run_writes_the_checkpoints_of_an_unbroken_one(
             assert [key for key in keys if not key.startswith(CLOCKS)] == [], (copy, path)
 
 
-def test_a_resume_with_other_threads_is_reported_and_recorded(
+def test_resume_with_another_number_of_threads_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line names what differs; one under the same conditions, or of a finished run, logs none."""

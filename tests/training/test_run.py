@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 config, listed = partial(tiny_config, FEW), partial(csv_config, **FEW)
 
 
-def test_a_list_without_test_is_trained_on_without_figures(tmp_path: Path) -> None:
+def test_data_without_test_images_trains_without_metrics(tmp_path: Path) -> None:
     for person in range(4):
         for shot in range(3):
             Image.fromarray(draw(f"synthetic:plaza/0/{person}/1/{shot}")).save(tmp_path / f"{person}_{shot}.png")
@@ -47,7 +47,7 @@ def test_a_list_without_test_is_trained_on_without_figures(tmp_path: Path) -> No
     assert task_table(results).endswith("nothing is measured, because there are no test images")
 
 
-def test_the_run_folder_keeps_its_contract(unbroken: Path) -> None:
+def test_run_folder_has_the_documented_files(unbroken: Path) -> None:
     results = json.loads((unbroken / "results.json").read_text())
     assert (results["schema"], results["method"], results["benchmark"], results["seed"]) == (
         1,
@@ -73,14 +73,14 @@ def test_the_run_folder_keeps_its_contract(unbroken: Path) -> None:
     assert "distill" in results["loss_history"][-1] and "distill" not in results["loss_history"][0]
 
 
-def test_the_same_seed_gives_the_same_figures(unbroken: Path, tmp_path: Path) -> None:
+def test_same_seed_gives_same_results(unbroken: Path, tmp_path: Path) -> None:
     expected = json.loads((unbroken / "results.json").read_text())
     assert reproducible_values(train(config(), tmp_path / "again")) == reproducible_values(expected)
     other = train(config(SEED=1), tmp_path / "other")
     assert other["loss_history"] != expected["loss_history"]
 
 
-def test_fused_and_unfused_networks_are_evaluated_in_one_run(tmp_path: Path) -> None:
+def test_unfused_network_is_evaluated_before_the_fused_one(tmp_path: Path) -> None:
     """The un-fused one of the second task is what a run without fusion would have had; the first task fuses nothing."""
     options = {"METHOD__NAME": "fused_ft", "TRAIN__EPOCHS": 1}
     both = train(config(**options, METHOD__FUSION=0.3, EVAL__UNFUSED=True), tmp_path / "both")
@@ -99,7 +99,7 @@ def test_fused_and_unfused_networks_are_evaluated_in_one_run(tmp_path: Path) -> 
     assert dwopp["unfused"] == {}
 
 
-def test_joint_training_is_one_task(tmp_path: Path) -> None:
+def test_joint_training_has_one_task(tmp_path: Path) -> None:
     results = train(config(METHOD__NAME="joint"), tmp_path / "run")
     assert results["tasks"] == ["joint"] and len(results["mAP"]) == 1
     assert results["summary"]["forgetting"] is None
@@ -107,7 +107,9 @@ def test_joint_training_is_one_task(tmp_path: Path) -> None:
     assert results["images_trained"] == 3 * 6 * 2 * 3  # epochs x episodes x identities x images
 
 
-def test_images_of_past_tasks_are_not_needed(people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_without_exemplars_never_reads_past_images(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """DwoPP keeps no exemplars: it finishes although each task's images are deleted once the task is over."""
     end_task: Callable[[DwoPP, Task], None] = DwoPP.end_task
     deleted = []
@@ -130,7 +132,7 @@ def test_images_of_past_tasks_are_not_needed(people: Path, tmp_path: Path, monke
         assert list(names[test]) == [str(pid) for pid in results["identity_ap"][test]["ids"]]
 
 
-def test_domains_one_after_the_other(people: Path, tmp_path: Path) -> None:
+def test_each_domain_is_a_task_with_a_gallery(people: Path, tmp_path: Path) -> None:
     cfg = csv_config(
         people,
         BENCHMARK__TRAIN=[f"csv:{people}/index.csv#{name}" for name in "ba"],
@@ -146,7 +148,7 @@ def test_domains_one_after_the_other(people: Path, tmp_path: Path) -> None:
     assert results["summary"]["unseen_mAP"] == results["mAP"][1][2]
 
 
-def test_a_bad_image_is_named_or_skipped(people: Path, tmp_path: Path) -> None:
+def test_unreadable_image_is_refused_or_skipped(people: Path, tmp_path: Path) -> None:
     victim = people / "train005.png"
     whole = victim.read_bytes()
     victim.write_bytes(whole[: len(whole) // 2])
@@ -160,7 +162,7 @@ def test_a_bad_image_is_named_or_skipped(people: Path, tmp_path: Path) -> None:
     assert "train005.png" in (tmp_path / "run" / "log.txt").read_text()
 
 
-def test_a_missing_image_of_a_later_task_is_told_at_once(people: Path, tmp_path: Path) -> None:
+def test_missing_image_of_a_later_task_is_refused_before_training(people: Path, tmp_path: Path) -> None:
     (people / "train047.png").unlink()
     with pytest.raises(InputError, match="train047.png"):
         train(listed(people), tmp_path / "run")
@@ -189,19 +191,19 @@ def test_a_missing_image_of_a_later_task_is_told_at_once(people: Path, tmp_path:
         ({"MODEL__WEIGHTS": "imagenet"}, "MODEL.WEIGHTS is imagenet, but few has no ImageNet weights"),
     ],
 )
-def test_bad_input_is_one_clear_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_bad_values_are_refused_by_key(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         train(config(**changes), tmp_path / "run")
     assert "\n" not in str(error.value)
 
 
-def test_a_wrong_pipeline_is_refused_before_the_config_is_written(tmp_path: Path) -> None:
+def test_unknown_pipeline_is_refused_before_the_config_is_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"INPUT.PIPELINE: nope.yaml: no such config file"):
         train(config(INPUT__PIPELINE=["nope.yaml"]), tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
-def test_a_run_without_a_terminal_logs_its_epochs(
+def test_run_without_a_terminal_logs_its_epochs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
@@ -219,15 +221,15 @@ class Unordered(Observer):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_deterministic_is_told(tmp_path: Path) -> None:
+def test_nondeterministic_operation_is_refused(tmp_path: Path) -> None:
     cfg = config(METHOD__NAME="dmml_ft", TRAIN__DETERMINISTIC=True)
-    told = "^TRAIN.DETERMINISTIC: put_ does not have a deterministic implementation.*; set it to False$"
-    with pytest.raises(InputError, match=told):
+    message = "^TRAIN.DETERMINISTIC: put_ does not have a deterministic implementation.*; set it to False$"
+    with pytest.raises(InputError, match=message):
         train(cfg, tmp_path / "run", observers={"unordered": Unordered()})
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_tensorboard_on_request(tmp_path: Path) -> None:
+def test_tensorboard_receives_losses_and_summary(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     results = train(config(TRAIN__LOGGERS=["tensorboard"]), tmp_path / "run")
@@ -248,7 +250,7 @@ def test_run_folders_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert run_folder_for(config(), resume=True) == Path(f"{first}-2")
 
 
-def test_a_stream_shows_every_image_once_with_several_steps_each(tmp_path: Path) -> None:
+def test_stream_draws_every_image_once(tmp_path: Path) -> None:
     stream = config(METHOD__NAME="bot_ft", TRAIN__EPOCHS=1, STREAM__SEGMENT=10, STREAM__ITERATIONS=3)
     results = train(stream, tmp_path / "run")
     images = sum(len(task.records) for task in benchmark_of(stream).tasks)
@@ -274,7 +276,7 @@ ALONE = {"BATCH.IDENTITIES": 1, "BATCH.IMAGES": 1}
         ("er", {"MODEL.BACKBONE": "point", "STREAM.SEGMENT": 2}, "STREAM.SEGMENT"),
     ],
 )
-def test_a_batch_of_one_image_before_a_batchnorm_is_refused_before_training(
+def test_single_image_batch_with_batch_norm_is_refused(
     method: str, keys: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=f"^{named} "):
@@ -291,7 +293,7 @@ def test_a_batch_of_one_image_before_a_batchnorm_is_refused_before_training(
         ("gdumb", {"METHOD.REID_HEAD": True, "METHOD.EXEMPLARS": 3, "METHOD.BATCH": 2, "METHOD.PASSES": 2}),
     ],
 )
-def test_a_single_image_that_can_be_normalised_or_left_out_is(
+def test_single_image_batch_is_accepted_where_it_can_be_normalised(
     method: str, keys: dict[str, Any], tmp_path: Path
 ) -> None:
     results = train(config(ODD, keys, METHOD__NAME=method), tmp_path / "run")
@@ -308,7 +310,7 @@ class Point(nn.Sequential):
         super().__init__(nn.Conv2d(3, self.dim, 3, 4), nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(self.dim))
 
 
-def test_a_run_may_rank_through_an_index(tmp_path: Path) -> None:
+def test_flat_index_gives_the_results_of_exact_search(tmp_path: Path) -> None:
     exact = train(config(EVAL__BACKEND="exact"), tmp_path / "exact")
     flat = train(config(), tmp_path / "flat")
     asked = {key: exact[key] for key in ("config", "command", "changed")}
@@ -328,7 +330,7 @@ def test_a_run_may_rank_through_an_index(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_new_run_replaces_no_file(name: str, content: str, why: str, resume: bool, tmp_path: Path) -> None:
+def test_new_run_overwrites_no_file(name: str, content: str, why: str, resume: bool, tmp_path: Path) -> None:
     file = tmp_path / "run" / name
     file.parent.mkdir()
     file.write_text(content)
@@ -337,14 +339,14 @@ def test_a_new_run_replaces_no_file(name: str, content: str, why: str, resume: b
     assert file.read_text() == content
 
 
-def test_a_run_that_stopped_before_its_first_checkpoint_may_repeat(tmp_path: Path) -> None:
+def test_run_without_checkpoints_may_start_again(tmp_path: Path) -> None:
     cfg = config(ONE_TASK)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text(cfg.dump())
     assert train(cfg, tmp_path / "run")["mAP"]
 
 
-def test_drift_is_watched_at_every_switch_and_changes_nothing(tmp_path: Path) -> None:
+def test_drift_is_measured_at_every_switch_without_changing_training(tmp_path: Path) -> None:
     plain = train(config(METHOD__NAME="er"), tmp_path / "plain")
     watched = train(config(METHOD__NAME="er", EVAL__DRIFT_STEPS=2), tmp_path / "watched")
     assert watched["mAP"] == plain["mAP"] and watched["loss_history"] == plain["loss_history"]
@@ -357,7 +359,7 @@ def test_drift_is_watched_at_every_switch_and_changes_nothing(tmp_path: Path) ->
         assert len(entry["stored"]) == len(entry["incoming"]) == 2 and min(entry["stored"]) > 0
 
 
-def test_batches_hold_images_of_other_cameras_where_they_are_asked_for() -> None:
+def test_batches_have_images_of_other_cameras_on_request() -> None:
     for asked in (False, True):
         cfg = config(METHOD__NAME="bot_ft", BATCH__OTHER_CAMERAS=asked, BATCH__IMAGES=6)
         method = method_of(cfg, torch.device("cpu"), pretrained=False)
@@ -369,7 +371,7 @@ def test_batches_hold_images_of_other_cameras_where_they_are_asked_for() -> None
         assert asked == all(block[0] not in block[1:] for block in blocks)
 
 
-def test_batches_of_neighbours_look_at_cameras() -> None:
+def test_neighbours_use_the_camera_sampler() -> None:
     cfg = config(METHOD__NAME="bot_ft", BATCH__NEIGHBOURS=2, BATCH__IDENTITIES=4, BATCH__OTHER_CAMERAS=True)
     method = method_of(cfg, torch.device("cpu"), pretrained=False)
     task = benchmark_of(cfg).tasks[0]

@@ -1,4 +1,4 @@
-"""What is told of the making of a run."""
+"""The recorded command, config changes and commit of a run."""
 
 import shlex
 import subprocess
@@ -13,7 +13,7 @@ from lreid.training import run_config
 from lreid.training.run_config import changed_by, command_of, commit
 
 
-def test_changed_keys_have_the_values_of_the_files() -> None:
+def test_changed_keys_map_to_the_values_of_the_files() -> None:
     files = [CONFIGS / "benchmarks" / "synthetic-10.yaml", CONFIGS / "methods" / "dwpp.yaml"]
     assert changed_by(load_config(files, ["SEED", "3", "DATA.WORKERS", "2"])) == {}
     changed = changed_by(load_config(files, ["TRAIN.EPOCHS", "7", "METHOD.TEMPERATURE", "2.5", "METHOD.NAME", "dwpp"]))
@@ -21,7 +21,7 @@ def test_changed_keys_have_the_values_of_the_files() -> None:
     assert changed == {"TRAIN.EPOCHS": base.TRAIN.EPOCHS, "METHOD.TEMPERATURE": base.METHOD.TEMPERATURE}
 
 
-def test_commit_of_a_source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_of_a_source_tree_includes_local_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_config, "__file__", str(tmp_path / "lreid" / "training" / "run_config.py"))
     assert commit() is None
     (tmp_path / "file").write_text("1")
@@ -56,7 +56,7 @@ def test_commit_of_a_source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ),
     ],
 )
-def test_the_command_makes_the_same_config(files: list[str], overrides: list[str], begin: str) -> None:
+def test_recorded_command_reproduces_the_config(files: list[str], overrides: list[str], begin: str) -> None:
     cfg = load_config([CONFIGS / f"{file}.yaml" for file in files], overrides)
     command = command_of(cfg)
     assert command.startswith(f"lreid train {begin}")

@@ -26,13 +26,13 @@ def official(e: int) -> float:
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 298, 299, 300, 450, 598, 599])
-def test_600_epochs(epoch: int) -> None:
+def test_exponential_decay_equals_the_official_formula(epoch: int) -> None:
     assert falling(DECAY_START=0.5, END_FACTOR=0.005).factor(epoch, 600) == pytest.approx(
         official(epoch + 1), rel=1e-12
     )
 
 
-def test_it_falls_from_1_to_its_end() -> None:
+def test_decay_falls_from_1_to_the_end_factor() -> None:
     rates = [falling(DECAY_START=0.5, END_FACTOR=0.01).factor(epoch, 7) for epoch in range(7)]
     assert rates[:3] == [1.0] * 3 and rates[3] < 1
     assert rates == sorted(rates, reverse=True)
@@ -44,7 +44,7 @@ def test_it_falls_from_1_to_its_end() -> None:
     assert falling(DECAY_START=0.5, END_FACTOR=0.1).factor(0, 1) == pytest.approx(0.1)
 
 
-def test_cosine_falls_from_1_to_its_end_in_every_task() -> None:
+def test_cosine_decay_equals_the_official_formula() -> None:
     rates = [falling(**COSINE).factor(epoch, 50) for epoch in range(50)]
     # Co2L's official code counts epochs from 1: end + (1 - end) * (1 + cos(pi * epoch / epochs)) / 2.
     expected = [1e-3 + (1 - 1e-3) * (1 + math.cos(math.pi * epoch / 50)) / 2 for epoch in range(1, 51)]
@@ -62,7 +62,7 @@ def bot(number: int, milestones: tuple[int, ...] = (40, 70), warmup: int = 10, s
     return factor * 0.1 ** bisect_right(milestones, number)
 
 
-def test_steps_are_those_of_bot() -> None:
+def test_steps_and_warmup_equal_bots_official_code() -> None:
     schedule = Schedule(TrainSection(LR=3.5e-4, WARMUP_EPOCHS=10, **STEPS, MILESTONES=[40, 70]))
     for epoch in range(120):
         assert schedule.rate(3, epoch, [120] * 10) == pytest.approx(3.5e-4 * bot(epoch + 1), rel=1e-12)
@@ -71,7 +71,7 @@ def test_steps_are_those_of_bot() -> None:
     assert [schedule.rate(0, epoch, [120]) for epoch in (39, 68, 69, 119)] == pytest.approx([3.5e-5] * 2 + [3.5e-6] * 2)
 
 
-def test_pad_has_other_milestones_in_the_first_task_and_a_warm_up_from_a_tenth() -> None:
+def test_first_task_may_have_its_own_milestones() -> None:
     """The official code of PAD (pad.yml): 30 epochs with steps at 18 and 26, then 25 epochs with steps at 14 and 22."""
     keys = load_config(["configs/recipes/pad.yaml"]).TRAIN
     schedule = Schedule(keys)
@@ -83,7 +83,7 @@ def test_pad_has_other_milestones_in_the_first_task_and_a_warm_up_from_a_tenth()
             assert schedule.rate(task, epoch, epochs) == pytest.approx(wanted, rel=1e-12)
 
 
-def test_one_schedule_may_go_over_all_tasks() -> None:
+def test_one_schedule_may_span_all_tasks() -> None:
     """AKA's official code counts on: its milestone 25 lies in the first of tasks with 50 epochs."""
     aka = Schedule(TrainSection(LR=3.5e-4, **STEPS, MILESTONES=[25], FIRST_EPOCH_NUMBER=-1, RESTARTS=False))
     rates = [aka.rate(task, epoch, [50] * 5) for task in range(5) for epoch in range(50)]
@@ -95,7 +95,7 @@ def test_one_schedule_may_go_over_all_tasks() -> None:
     assert parts == [falling(DECAY_START=0.5, END_FACTOR=0.005).factor(epoch, 600) for epoch in range(600)]
 
 
-def test_patch_kd_counts_on_and_its_sampler_begins_with_the_second_task() -> None:
+def test_patch_kd_schedules_equal_the_official_code() -> None:
     _, official = load_golden("patchkd_lr_schedule")  # five tasks of 50 epochs
     schedule = Schedule(TrainSection(LR=3.5e-4, **STEPS, MILESTONES=[25, 35], FIRST_EPOCH_NUMBER=-1, RESTARTS=False))
     epochs = [(task, epoch) for task in range(5) for epoch in range(50)]
@@ -105,7 +105,7 @@ def test_patch_kd_counts_on_and_its_sampler_begins_with_the_second_task() -> Non
     assert of_sampler[50:] == pytest.approx(official["patchnet"][50:].tolist(), rel=1e-12)  # it learns nothing before
 
 
-def test_lstkc_sets_the_rate_after_an_epoch() -> None:
+def test_lstkc_schedule_equals_the_official_code() -> None:
     """Its WarmupMultiStepLR has counted 0 epochs in the first one."""
     schedule = Schedule(TrainSection(LR=0.008, WARMUP_EPOCHS=10, **STEPS, MILESTONES=[30], FIRST_EPOCH_NUMBER=0))
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.008)

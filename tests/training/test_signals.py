@@ -18,7 +18,7 @@ class SentWhileItIsDestroyed:
         time.sleep(0)  # the handler runs here
 
 
-def test_a_signal_ends_the_run_at_once() -> None:
+def test_signal_raises_stopped_at_once() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
     try:
         with pytest.raises(Stopped, match="SIGHUP") as stopped, StopSignals():
@@ -29,7 +29,7 @@ def test_a_signal_ends_the_run_at_once() -> None:
     assert stopped.value.status == 129
 
 
-def test_one_that_is_deferred_waits() -> None:
+def test_deferred_signal_raises_stopped_after_the_step() -> None:
     stops, done = StopSignals(), []
     with pytest.raises(Stopped), stops:
         with stops.deferred():
@@ -39,7 +39,7 @@ def test_one_that_is_deferred_waits() -> None:
     assert done == ["step"] and stops.received == signal.SIGTERM
 
 
-def test_one_that_comes_while_an_object_is_destroyed_is_not_lost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_signal_during_object_destruction_is_raised_later(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Stopped, match="SIGTERM"), StopSignals():
         SentWhileItIsDestroyed()
         for _ in range(6000):
@@ -48,7 +48,7 @@ def test_one_that_comes_while_an_object_is_destroyed_is_not_lost(capsys: pytest.
 
 
 @pytest.mark.parametrize("made", [ValueError("Invalid bounding box"), InputError("a.jpg: cannot be read")])
-def test_what_a_library_makes_of_it_is_a_stop_all_the_same(made: Exception) -> None:
+def test_error_caused_by_a_signal_counts_as_the_signal(made: Exception) -> None:
     """As matplotlib does while it draws, and PIL while it reads, of which we make an unreadable image."""
     with pytest.raises(Stopped), StopSignals():
         try:
@@ -58,9 +58,9 @@ def test_what_a_library_makes_of_it_is_a_stop_all_the_same(made: Exception) -> N
             raise made from None
 
 
-@pytest.mark.parametrize(("made", "told"), [(ValueError("Invalid"), Stopped), (InputError("no"), InputError)])
-def test_errors_of_ours_say_what_is_wrong_while_a_signal_waits(made: Exception, told: type[BaseException]) -> None:
+@pytest.mark.parametrize(("made", "raised"), [(ValueError("Invalid"), Stopped), (InputError("no"), InputError)])
+def test_input_error_while_a_signal_is_deferred_is_kept(made: Exception, raised: type[BaseException]) -> None:
     """Of others nobody knows whether the signal did it."""
-    with pytest.raises(told), StopSignals() as stop, stop.deferred():
+    with pytest.raises(raised), StopSignals() as stop, stop.deferred():
         os.kill(os.getpid(), signal.SIGTERM)
         raise made

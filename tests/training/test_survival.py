@@ -59,7 +59,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_between_two_steps_saves_and_ends_the_run(
+def test_signal_saves_a_checkpoint_and_ends_the_run(
     unbroken: Path, tmp_path: Path, stop: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the middle of an epoch, with no other checkpoint due."""
@@ -83,7 +83,7 @@ def test_a_signal_between_two_steps_saves_and_ends_the_run(
     assert outcome(out) | {"config": 0} == outcome(unbroken) | {"config": 0}
 
 
-def test_a_signal_during_the_evaluation_ends_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_during_the_evaluation_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def evaluate(self: Evaluator, model: Any, **options: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("went on")
@@ -94,7 +94,7 @@ def test_a_signal_during_the_evaluation_ends_it_at_once(tmp_path: Path, monkeypa
     assert (tmp_path / "run" / "checkpoints" / "last.pt").exists()
 
 
-def test_a_hangup_that_nohup_had_ignored_stays_ignored() -> None:
+def test_hangup_under_nohup_is_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with StopSignals() as stop:
@@ -104,7 +104,7 @@ def test_a_hangup_that_nohup_had_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_second_signal_does_not_break_off_the_saving_of_the_first() -> None:
+def test_second_signal_does_not_interrupt_saving() -> None:
     """As when a sweep passes on what the terminal has sent to all."""
     with StopSignals() as stop:
         with pytest.raises(Stopped) as stopped:
@@ -113,7 +113,7 @@ def test_a_second_signal_does_not_break_off_the_saving_of_the_first() -> None:
         assert stop.received == signal.SIGHUP and stopped.value.status == 129
 
 
-def test_an_old_checkpoint_that_cannot_be_deleted_does_not_end_the_run(
+def test_undeletable_old_checkpoint_is_only_a_warning(
     unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     out, unlink = tmp_path / "run", os.unlink
@@ -134,7 +134,7 @@ def test_an_old_checkpoint_that_cannot_be_deleted_does_not_end_the_run(
     assert names == ["task-01.pt", "task-02.pt", "task-03.pt"]
 
 
-def test_a_second_interrupt_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_interrupt_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def loss(self: DwoPP, batch: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -144,7 +144,7 @@ def test_a_second_interrupt_does_not_wait(tmp_path: Path, monkeypatch: pytest.Mo
         train(config(), tmp_path / "run")
 
 
-def test_the_checkpoint_before_a_damaged_one_is_used(
+def test_damaged_checkpoint_falls_back_to_the_previous_one(
     unbroken: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "run"
@@ -160,7 +160,7 @@ def test_the_checkpoint_before_a_damaged_one_is_used(
     assert outcome(out) == outcome(unbroken)
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_anew(tmp_path: Path) -> None:
+def test_run_with_only_damaged_checkpoints_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoints"
     folder.mkdir(parents=True)
     for name in ("last.pt", "task-01.pt"):
@@ -169,9 +169,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_anew(tmp_path: Pat
         train(config(), tmp_path / "run", resume=True)
 
 
-def test_a_loss_that_is_not_finite_names_its_images(
-    unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_infinite_loss_lists_its_images(unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, loss, steps = tmp_path / "run", DwoPP.loss, 0
     expected: list[str] = []
 
@@ -196,7 +194,7 @@ def test_a_loss_that_is_not_finite_names_its_images(
     assert outcome(out) == outcome(unbroken)
 
 
-def test_an_infinite_gradient_of_a_finite_loss_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_infinite_gradient_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def loss(self: DwoPP, batch: Any) -> dict[str, torch.Tensor]:
         features = self.model(batch.images)
         return {"root": (features - features.detach()).square().sum().sqrt()}  # 0, with the gradient nan
@@ -207,7 +205,7 @@ def test_an_infinite_gradient_of_a_finite_loss_is_not_saved(tmp_path: Path, monk
     assert not list((tmp_path / "run" / "checkpoints").glob("*.pt"))
 
 
-def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_death_of_a_loader_worker_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lreid.data.loaders import TaskBatches
 
     def dies(self: TaskBatches, index: int) -> None:
@@ -222,16 +220,14 @@ def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"run: cannot be written to \(Not a directory\); choose another --out"):
         train(config(), tmp_path / "file" / "run")
 
 
 @pytest.mark.parametrize("how", ["renamed", "deleted", "replaced", "parent renamed", "lock deleted"])
-def test_a_run_whose_folder_is_not_at_its_path_any_more_ends(
-    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_moved_run_folder_ends_the_run(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written to the path, where another run may be at work by now."""
     out, loss, steps = tmp_path / "runs" / "run", DwoPP.loss, 0
 
@@ -265,7 +261,7 @@ def test_a_run_whose_folder_is_not_at_its_path_any_more_ends(
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_checkpoints_that_cannot_be_listed_are_not_overwritten(
+def test_unlistable_checkpoints_are_not_overwritten(
     unbroken: Path, tmp_path: Path, resume: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a run of another seed, which would start from the first task in an empty folder."""
@@ -289,7 +285,7 @@ def test_checkpoints_that_cannot_be_listed_are_not_overwritten(
     assert {path: path.read_bytes() for path in (out / "checkpoints").iterdir()} == before
 
 
-def test_a_run_does_not_start_where_there_are_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -298,9 +294,7 @@ def test_a_run_does_not_start_where_there_are_no_locks(tmp_path: Path, monkeypat
         train(config(), tmp_path / "run")
 
 
-def test_the_folders_of_a_run_are_forced_to_disk_with_those_above(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_folders_are_synced_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced, sync = [], os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.readlink(f"/proc/self/fd/{file}")), sync(file)))
     with RunFolder(tmp_path / "runs" / "new"):
@@ -331,12 +325,12 @@ def test_out_of_memory_names_the_keys_to_lower(
         return forward(self, images)
 
     monkeypatch.setattr(Embedder, "forward", out_of_memory)
-    with pytest.raises(OutOfMemory, match=named) as told:
+    with pytest.raises(OutOfMemory, match=named) as error:
         train(config(TRAIN__EPOCHS=1, **keys), tmp_path / "run")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
-def test_a_checkpoint_is_not_damaged_where_memory_ran_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_while_resuming_changes_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is the run taken up from the one before, which would overwrite it."""
     train_interrupted(config(), tmp_path / "run", 5)
     before = {path: path.read_bytes() for path in (tmp_path / "run" / "checkpoints").iterdir()}
@@ -352,7 +346,7 @@ def test_a_checkpoint_is_not_damaged_where_memory_ran_out(tmp_path: Path, monkey
     assert {path: path.read_bytes() for path in (tmp_path / "run" / "checkpoints").iterdir()} == before
 
 
-def test_memory_that_a_system_does_not_give_ends_a_run_with_one_line(tmp_path: Path) -> None:
+def test_memory_limit_of_the_system_is_reported_in_one_line(tmp_path: Path) -> None:
     code = f"""
 import resource, sys, torch._dynamo, cv2, albumentations
 from lreid.apps import cli, train
