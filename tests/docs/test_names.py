@@ -44,7 +44,7 @@ def test_every_function_and_test_of_the_papers_exists(repository: Path, pages: d
             file, test = name.split("::")
             assert test in defined(repository / "tests" / file), (source, name)
         assert "`" in functions and "`" in tests, source
-    assert set(losses.__all__) - named == {"Pairs"}  # what a function returns
+    assert set(losses.__all__) - named == {"SampledPairs"}  # what a function returns
 
 
 def test_every_test_that_a_page_names_exists(repository: Path, pages: dict[str, str]) -> None:
