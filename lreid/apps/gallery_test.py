@@ -22,7 +22,7 @@ from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows
 from lreid.loading import model_config
 from lreid.utils.files import write_text
-from lreid.utils.identities import UNKNOWN
+from lreid.utils.identities import UNKNOWN, identities_of_test
 
 logger = logging.getLogger("lreid")
 
@@ -96,8 +96,7 @@ class _Listed:
 
 def _test_of(where: str, images: Images, labels: Rows, rules: Rules) -> ListedTest:
     """Make a test set of queries and all images of a gallery; images without an identity are distractors."""
-    # Distractors get other numbers than -1, because -1 means junk in a test.
-    ids = np.where(labels.ids == UNKNOWN, min(labels.ids.min() - 1, UNKNOWN - 1), labels.ids)
+    ids = identities_of_test(labels.ids)
     records = [Record(*each) for each in zip(labels.paths, ids.tolist(), labels.cams.tolist(), strict=True)]
     has_cameras = not (images.camids == UNKNOWN).any() and not (labels.cams == UNKNOWN).any()
     itself = 0

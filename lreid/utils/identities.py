@@ -21,15 +21,18 @@ from lreid.errors import InputError
 
 logger = logging.getLogger("lreid")
 
-JUNK = -1  # a bad detection in a test set, which is neither right nor wrong and therefore ignored
+# Callers and files write -1 for both: an identity that a gallery does not know, and junk in a test set. Where a gallery
+# becomes a test set, identities_of_test() gives its unknown identities another number, because they are not junk.
+UNKNOWN = -1  # in a gallery, an unknown identity, camera or time, which matches nothing
+JUNK = -1  # in a test set, a bad detection, which is neither right nor wrong and therefore ignored
 DISTRACTOR = 0  # in a test set, a gallery image of a person without a query
-UNKNOWN = -1  # in a gallery, an unknown identity, camera or time
 
 # How missing values are written as text, in CSV files and in text arrays of NumPy.
 WRITTEN_MISSING = frozenset({"nan", "NaN", "NaT", "<NA>", "None", "NA", "null", "NULL"})
 JUNK_TEXT = re.compile(r"\s*-0*1(\.0*)?\s*", re.ASCII)
 NUMBER_TEXT = re.compile(r"\s*([+-]?)(?=[0-9])0*([1-9][0-9]*)?(\.0*)?\s*", re.ASCII)
 INT64 = np.iinfo(np.int64)
+STRANGER = INT64.min  # in a test set, a gallery image of unknown identity, which is ranked but matches no query
 
 Outfits = Literal["both", "same", "changed"]  # the clothes in which a query's identity is searched
 
@@ -82,6 +85,11 @@ def is_junk(text: str) -> bool:
 def same(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Compare two int64 label arrays elementwise, with broadcasting; unknown labels (-1) equal no label."""
     return (left == right) & (left != UNKNOWN)
+
+
+def identities_of_test(identities: np.ndarray) -> np.ndarray:
+    """Convert the identities ``(N,)`` int64 of a gallery to those of a test set: UNKNOWN becomes STRANGER, not JUNK."""
+    return np.where(identities == UNKNOWN, STRANGER, identities)
 
 
 def as_labels(values: Any, name: str, length: int) -> np.ndarray:

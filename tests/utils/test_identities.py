@@ -12,7 +12,7 @@ from protocol_inputs import cosines_and_labels, scores_and_labels
 from lreid.errors import InputError
 from lreid.retrieval import CameraNorm, evaluate, evaluate_image_to_track, open_set_rates, self_retrieval
 from lreid.retrieval.open_set import pair_scores
-from lreid.utils.identities import as_labels, as_names
+from lreid.utils.identities import as_labels, as_names, identities_of_test
 
 pd = pytest.importorskip("pandas")
 
@@ -176,3 +176,12 @@ def test_image_without_a_track_is_refused():
     for tracks in ([0, None], ["a", "-1"]):
         with pytest.raises(InputError, match="gallery tracks: image 1"):
             evaluate_image_to_track(*scores_and_labels(np.eye(2), np.eye(2), [1, 2], [1, 2], [0, 0], [1, 1]), tracks)
+
+
+def test_unknown_identity_of_a_gallery_is_ranked_and_junk_is_not() -> None:
+    features, gallery_ids = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), np.array([-1, 7, 8])
+    junk, stranger = (
+        evaluate(features[:1], features, [7], ids, camera_filter=False)
+        for ids in (gallery_ids, identities_of_test(gallery_ids))
+    )
+    assert (junk.mAP, stranger.mAP) == (1.0, 0.5)
