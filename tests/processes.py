@@ -1,4 +1,4 @@
-"""Processes: functions run by forked ones, which start at once and can be killed, and waiting without a clock."""
+"""Run functions in forked processes, start Python, and wait for processes and conditions."""
 
 import os
 import pickle
@@ -18,7 +18,7 @@ PATIENCE = 1800.0  # seconds after which a process hangs for certain, however bu
 
 
 def fork_process(function: Callable[[], Any], **environment: str) -> int:
-    """Forks a process that calls a function and ends with its return value as exit status; gives its number."""
+    """Fork a process that calls a function and exits with its return value; return the process number."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -31,11 +31,11 @@ def fork_process(function: Callable[[], Any], **environment: str) -> int:
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(status)  # neither pytest nor anything else of this process may go on in the child
+        os._exit(status)  # without this, pytest would continue in the child
 
 
 def start_python(program: str, *arguments: str) -> subprocess.Popen:
-    """Python in a process of its own, which finds what this one does and reports by lines."""
+    """Start Python with a program and the module path of this process; its output is not buffered."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, "-u", "-c", program, *arguments],
@@ -48,11 +48,7 @@ def start_python(program: str, *arguments: str) -> subprocess.Popen:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """Waits for a condition.
-
-    Raises:
-        TimeoutError: it is still not met after so many seconds.
-    """
+    """Wait until a condition holds, or raise TimeoutError after so many seconds."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -61,7 +57,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None
 
 
 def wait_for_exit(pid: int, seconds: float = PATIENCE) -> int:
-    """The exit status of a process, or minus the signal that ended it; it is killed when its time is up."""
+    """Return the exit status of a process, or minus the signal that ended it; kill it when its time is up."""
     ended: list[int] = []
 
     def has_ended() -> bool:
@@ -78,12 +74,17 @@ def wait_for_exit(pid: int, seconds: float = PATIENCE) -> int:
     return ended[0]
 
 
-def run_ranks(count: int, function: Callable[[], Any], folder: Path) -> list[Any]:
-    """What a function returns in each of several processes that find each other as those of torchrun do."""
+def fork_ranks(count: int, function: Callable[[], Any]) -> list[int]:
+    """Fork processes with the environment variables of torchrun; return their numbers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
+    common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [fork_process(function, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(count)]
 
+
+def run_ranks(count: int, function: Callable[[], Any], folder: Path) -> list[Any]:
+    """Call a function in several processes that find each other like those of torchrun; return the results."""
     ended = [folder / f"rank{rank}.ended" for rank in range(count)]
     for file in ended:
         file.unlink(missing_ok=True)
@@ -97,7 +98,6 @@ def run_ranks(count: int, function: Callable[[], Any], folder: Path) -> list[Any
             ended[rank].touch()
         wait_until(lambda: all(file.exists() for file in ended), 60)  # others may still look for this one
 
-    common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    pids = [fork_process(work, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(count)]
+    pids = fork_ranks(count, work)
     assert [wait_for_exit(pid) for pid in pids] == [0] * count
     return [pickle.loads((folder / f"rank{rank}.pkl").read_bytes()) for rank in range(count)]

@@ -1,4 +1,4 @@
-"""Commands in processes that are killed, or whose disk fails, at any one call; and what must hold afterwards."""
+"""Commands whose process is killed, or whose disk fails, at one call; and what must hold afterwards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 import logging
-import os
 import shutil
 import signal
 import traceback
@@ -19,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 import pooch
+import pytest
 import safetensors.torch
 from disk_faults import DiskFaults
 from example_files import synthetic_people, write_checkpoint, write_images, write_model_and_images
@@ -45,7 +45,7 @@ KEYS = FEW | {"DEVICE": "cpu", "BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS":
 
 @dataclass
 class Counts:
-    """How often something was done and what came out wrong, with a line about each fault."""
+    """Numbers of trials and of faults, with a line about each fault."""
 
     numbers: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -60,10 +60,7 @@ class Counts:
 
 
 def outcome(run: Path) -> Any:
-    """Of a finished run: results and the weights of the last task, bit for bit.
-
-    Left out is what a clock decides, and the commit, which is None where git cannot be asked.
-    """
+    """Results and exact weights of the last task of a run, without times and the commit."""
     results = read_json(run / "results.json")
     for name in ("seconds", "images_per_second", "peak_memory_mib"):
         results.pop(name, None)
@@ -75,7 +72,7 @@ def outcome(run: Path) -> Any:
 
 @dataclass(frozen=True)
 class World:
-    """What the commands work on: a model, another one, images, and a finished run."""
+    """The input of the commands: two models, images, and a finished run."""
 
     folder: Path
 
@@ -109,19 +106,16 @@ class World:
 
 @contextlib.contextmanager
 def within(folder: Path) -> Iterator[None]:
-    """The current folder is another one."""
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
+    """Change the current folder within a context."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
         yield
-    finally:
-        os.chdir(before)
 
 
 def call(words: list[str], folder: Path) -> tuple[int, str]:
-    """Exit status and standard error of a command in a folder; an exception comes out as status 1 and a traceback."""
+    """Run a command in a folder; return its exit status (1 for an exception) and standard error."""
     err, level = io.StringIO(), logging.root.level
-    handlers = mock.patch.object(logging.root, "handlers", [])  # those that are there write to other streams
+    handlers = mock.patch.object(logging.root, "handlers", [])  # others write to other streams
     with handlers, contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()), within(folder):
         try:
             status = run_command(words[0], words[1:], prog="lreid")
@@ -153,19 +147,19 @@ def galleries(folder: Path) -> Any:
 
 
 def checked(folder: Path) -> Any:
-    """The galleries, and the figures of ``lreid search check`` that no clock decides."""
+    """The galleries, and the figures of ``lreid search check`` except times."""
     figures = folder / "checked" / "check.json"
     return galleries(folder) | {"check.json": read_json(figures)["today"] if figures.exists() else None}
 
 
 def rewritten(folder: Path) -> None:
-    """Saves every version of every gallery as it is."""
+    """Save every version of every gallery again."""
     for named in versions(folder):
         named.gallery.save()
 
 
 def linked(folder: Path) -> Any:
-    """What ``identities.json`` says, and the names that its crops have in the gallery."""
+    """The content of ``identities.json``, and the names of its crops in the gallery."""
     with contextlib.suppress(FileNotFoundError):
         record = read_json(folder / "linked" / "identities.json")
         keys = {f"tracklets/{each['key']}" for each in record["tracklets"]}
@@ -176,7 +170,7 @@ def linked(folder: Path) -> Any:
 
 
 def swept(folder: Path) -> None:
-    """Any command for a folder of ``lreid link`` deletes what its record does not name."""
+    """Run a command that deletes the files which the record of ``lreid link`` does not name."""
     assert call(["link", "remove", "linked", "--keep-days", "1e6"], folder) == (0, "")
     assert len(NamedGallery.load(folder / "linked" / "people.gallery").images()) == len(
         linked(folder)["people.gallery"]
@@ -184,7 +178,7 @@ def swept(folder: Path) -> None:
 
 
 def trained(folder: Path) -> Any:
-    """The outcome of a run that is finished, None before; one checkpoint at least is whole, if there is any."""
+    """The outcome of a finished run, None for others; requires a valid checkpoint if there are checkpoints."""
     load_newest(folder / "run" / "checkpoints")
     with contextlib.suppress(OSError):
         if len(read_json(folder / "run" / "results.json")["mAP"]) == 2:
@@ -193,18 +187,18 @@ def trained(folder: Path) -> Any:
 
 
 def entry(folder: Path) -> Any:
-    """Hash and weights of the entry of a zoo."""
+    """Hash and weights of the zoo entry."""
     card, state = read_entry(read_card(folder / "zoo" / "mine.json"))
     return card.sha256, {name: each.numpy().tobytes() for name, each in state.items()}
 
 
 def downloaded(folder: Path) -> Any:
-    """What a cache holds but for what is not whole yet."""
+    """The complete downloads in the cache."""
     return {file.name: file.read_bytes() for file in (folder / "cache").glob("*.safetensors")}
 
 
 def files(*names: str) -> Callable[[Path], Any]:
-    """A state: the contents of files, None where there is none."""
+    """A function that returns the contents of files, None for missing ones."""
     return lambda folder: {name: (folder / name).read_bytes() if (folder / name).exists() else None for name in names}
 
 
@@ -213,13 +207,13 @@ class Command:
     """A command line and what it changes.
 
     Attributes:
-        words: of the command, for :func:`call`.
-        prepare: makes what is there before, in the current folder.
-        state: what is there, told by what opens it; an InputError is damage.
-        parts: it changes several things one after the other, each as a whole.
-        resumes: its interrupted work is taken up by the same command, and part of it may stay until then.
-        rewrite: writes what is there once more, by which leftovers go; None where the same command does.
-        orphans: files that may stay for good when it was killed, since nothing proves whose they are.
+        words: the command line for :func:`call`.
+        prepare: function that creates the initial files in the current folder.
+        state: function that reads the state of a folder; an InputError means damage.
+        parts: whether the command changes several things one after the other, each in one step.
+        resumes: whether the same command resumes its interrupted work, of which a part may stay until then.
+        rewrite: function that writes the files again and so deletes leftovers; None if the command itself does.
+        orphans: files that may stay after a kill, because nothing proves that they are lreid's.
     """
 
     words: list[str]
@@ -232,7 +226,7 @@ class Command:
 
 
 def commands(world: World) -> dict[str, Command]:
-    """All commands that write, small enough to be done a thousand times."""
+    """All commands that write files, on small input."""
     there, device = world.folder, ("--device", "cpu")
 
     def with_versions() -> None:
@@ -333,20 +327,14 @@ def commands(world: World) -> dict[str, Command]:
     }
 
 
-# Files of the user beside those of lreid, whose names are like theirs; no command may touch them.
+# Files of the user with names similar to lreid's; no command may change them.
 STRANGERS = ("mine-0123456789ab.safetensors", "mine.json.orig", "people.gallery.old", "notes.part", "last.pt")
 STRANGERS += (".people.gallery.0123abcd.lreid.txt", "people.gallery.unfinished")
 
 
 @dataclass
 class Trial:
-    """A command that is tried with every call failing in turn.
-
-    Args:
-        name: of the command.
-        command: see there.
-        folder: to work in.
-    """
+    """A command that is repeated with one failing call each; ``folder`` is where it works."""
 
     name: str
     command: Command
@@ -361,7 +349,7 @@ class Trial:
             (self.template, *(self.template / each for each in ("zoo", "linked"))), STRANGERS
         ):
             if folder.is_dir():
-                (folder / name).write_text(f"what a user calls {name}")
+                (folder / name).write_text(f"content of {name}")
         done = self._copy("after")
         with DiskFaults(done, None).patched() as faults:
             status, err = call(self.command.words, done)
@@ -373,7 +361,7 @@ class Trial:
         self.strangers = [name for name in self.names[0] if Path(name).name in STRANGERS]
 
     def run(self, step: int = 1) -> Counts:
-        """Each call, or every so many-th, is once the last one of its process, and fails once."""
+        """Kill the process at each call (or at every ``step``-th), and let the call fail; return the counts."""
         counts = Counts()
         numbers = range(0, len(self.calls), step)
         for number, kill in itertools.product(numbers, (True, False)):
@@ -389,15 +377,15 @@ class Trial:
         return to
 
     def _once(self, here: Path, number: int, fault: str, counts: Counts) -> None:
-        command, told = self.command, self.folder / f"{here.name}.told"
+        command, answer = self.command, self.folder / f"{here.name}.answer"
 
         def act(number: int | None) -> None:
             with DiskFaults(here, number, fault).patched() as faults:
                 status, err = call(command.words, here)
-            told.write_text(json.dumps([status, err, faults.failed]))
+            answer.write_text(json.dumps([status, err, faults.failed]))
 
         killed = wait_for_exit(fork_process(lambda: act(number))) == -signal.SIGKILL
-        status, err, failed = (None, "", ["kill"]) if killed else json.loads(told.read_text())
+        status, err, failed = (None, "", ["kill"]) if killed else json.loads(answer.read_text())
         about = f"{self.name}, {fault} at call {number} of {len(self.calls)} ({self.calls[number : number + 1]}): {err}"
         counts.numbers[f"{'kills' if fault == 'kill' else 'failures'}"] += bool(failed)
         if status == 1 or "Traceback" in err or err.count("\n") > 1:
@@ -418,7 +406,7 @@ class Trial:
             self._count_leftovers(here, self.names[1], counts, about)
         else:
             wait_for_exit(fork_process(lambda: act(None)))
-            status, err, _ = json.loads(told.read_text())
+            status, err, _ = json.loads(answer.read_text())
             if status != 0:
                 counts.wrong("lost", f"{about}; then {err}")
                 return
@@ -427,10 +415,10 @@ class Trial:
             if command.state(here) != self.after:
                 counts.wrong("resumes not bit-equal" if self.name == "train" else "lost", about)
             self._count_leftovers(here, self.names[1] | command.orphans, counts, about)
-        told.unlink(missing_ok=True)
+        answer.unlink(missing_ok=True)
 
     def _is_sound(self, here: Path, counts: Counts, about: str) -> bool:
-        """Whether all can be opened and is as it was before or as it is after."""
+        """Whether everything can be opened and equals the state before or after the command."""
         try:
             found = self.command.state(here)
         except InputError as error:
@@ -454,10 +442,10 @@ class Trial:
 
 
 def leftovers_in(folder: Path) -> set[str]:
-    """Files that a process was writing when it ended."""
+    """Temporary files of ended processes."""
     return {str(path) for each in (folder, *folder.rglob("*")) if each.is_dir() for path in leftovers(each)}
 
 
 def names_in(folder: Path) -> set[str]:
-    """Of all files."""
+    """Relative paths of all files."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

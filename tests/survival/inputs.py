@@ -1,4 +1,4 @@
-"""Input of any kind, read in this process: what is no good must be told in an InputError, and nothing else."""
+"""Hostile and damaged input of every kind: readers may raise InputError and nothing else."""
 
 import json
 import random
@@ -36,7 +36,7 @@ IMAGES = ("png", "jpg", "webp", "gif", "tif", "bmp", "ppm")
 
 
 def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Random], Any], Callable[[Any], Any]]]:
-    """By name: what makes an input, and what reads it."""
+    """For each kind of input, a function that makes one and a function that reads it."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "file"
 
@@ -94,6 +94,9 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
         record.undo()
         write_page(folder / "page.html", record)
 
+    results_of = written(lambda path: results.read(path.parent), folder / "run" / "results.json")
+    card_of = written(read_card, folder / "cards" / "mine.json")
+
     def damages(content: bytes) -> Callable[[random.Random], bytes]:
         return lambda rng: corrupted_bytes(content, rng)
 
@@ -111,22 +114,13 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
     record.apart("1", "2")
     record.remember("apart")
     return {
-        "results, spoilt": (
-            lambda rng: as_json(corrupted_value(plain, rng)),
-            written(lambda path: results.read(path.parent), folder / "run" / "results.json"),
-        ),
-        "results, damaged": (
-            damages(run),
-            written(lambda path: results.read(path.parent), folder / "run" / "results.json"),
-        ),
-        "card, spoilt": (
-            lambda rng: as_json(corrupted_value(json.loads(card), rng)),
-            written(read_card, folder / "cards" / "mine.json"),
-        ),
-        "card, damaged": (damages(card), written(read_card, folder / "cards" / "mine.json")),
+        "results, corrupted": (lambda rng: as_json(corrupted_value(plain, rng)), results_of),
+        "results, damaged": (damages(run), results_of),
+        "card, corrupted": (lambda rng: as_json(corrupted_value(json.loads(card), rng)), card_of),
+        "card, damaged": (damages(card), card_of),
         "safetensors": (damages(weights), written(read_safetensors)),
         "checkpoint, damaged": (damages(checkpoint), written(load_checkpoint)),
-        "checkpoint to go on from": (
+        "checkpoint to resume from": (
             lambda rng: state | {(part := rng.choice(sorted(state))): corrupted_value(state[part], rng)},
             resumed,
         ),
@@ -161,10 +155,10 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
 
 
 def read_any(world: World, folder: Path, number: int, seed: int = 0) -> Counts:
-    """Reads so many inputs, of each kind as many."""
+    """Read ``number`` inputs, equally many of each kind."""
     counts, kinds = Counts(), readers(world, folder)
     for name, (make, read) in kinds.items():
-        rng, told = random.Random(f"{name} {seed}"), set()
+        rng, reported = random.Random(f"{name} {seed}"), set()
         for _ in range(max(1, number // len(kinds))):
             given = make(rng)
             counts.numbers["inputs"] += 1
@@ -177,7 +171,7 @@ def read_any(world: World, folder: Path, number: int, seed: int = 0) -> Counts:
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 about = f"{name}: {type(error).__name__} at {where.filename}:{where.lineno}: {str(error)[:200]}"
                 counts.numbers["tracebacks"] += 1
-                if about[:80] not in told:
+                if about[:80] not in reported:
                     counts.faults.append(f"tracebacks: {about}; input {repr(given)[-300:]}")
-                told.add(about[:80])
+                reported.add(about[:80])
     return counts

@@ -1,4 +1,4 @@
-"""Several processes that do the same, or the opposite, to one thing at the same moment."""
+"""Several processes that change the same files at the same moment."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from processes import fork_process, wait_for_exit
 
 
 def at_once(folder: Path, *commands: list[str]) -> list[tuple[int, str]]:
-    """Exit status and standard error of commands that begin together in one folder."""
+    """Start commands together in one folder; return the exit status and standard error of each."""
 
     def act(number: int, words: list[str]) -> None:
         (folder.parent / f"{folder.name}.{number}").write_text(json.dumps(call(words, folder)))
@@ -26,7 +26,7 @@ def at_once(folder: Path, *commands: list[str]) -> list[tuple[int, str]]:
 
 
 def race(world: World, folder: Path, turns: int) -> Counts:
-    """Builders, writers, publishers, downloads and runs against one another."""
+    """Run builders, removals, additions, publishers, downloads and runs against each other."""
     counts, known = Counts(), commands(world)
 
     def check(
@@ -36,12 +36,12 @@ def race(world: World, folder: Path, turns: int) -> Counts:
         here.mkdir(parents=True)
         with within(here):
             prepare()
-        told = at_once(here, *words)
+        results = at_once(here, *words)
         counts.numbers["races"] += 1
-        if any(status == 1 or "Traceback" in err for status, err in told):
-            counts.wrong("tracebacks", f"{name}: {told}")
-        if not sound(here, [status for status, _ in told]):
-            counts.wrong("lost", f"{name}: {told}")
+        if any(status == 1 or "Traceback" in err for status, err in results):
+            counts.wrong("tracebacks", f"{name}: {results}")
+        if not sound(here, [status for status, _ in results]):
+            counts.wrong("lost", f"{name}: {results}")
         if leftovers_in(here):
             counts.wrong("leftovers", f"{name}: {leftovers_in(here)}")
         shutil.rmtree(here)
@@ -54,7 +54,7 @@ def race(world: World, folder: Path, turns: int) -> Counts:
     add, remove = known["add"].words, ["search", "remove", "people.gallery", "--identity", first]
     drop = ["search", "remove", "people.gallery", "--identity", second]
     train = known["train"].words
-    unbroken = outcome(world.folder / "run")
+    uninterrupted = outcome(world.folder / "run")
 
     def both(here: Path, statuses: list[int]) -> bool:
         left = paths(here)
@@ -68,21 +68,29 @@ def race(world: World, folder: Path, turns: int) -> Counts:
         "builders": (
             lambda: None,
             [build.words] * 3,
-            lambda here, told: sorted(told) == [0, 2, 2] and len(paths(here)) > 0,
+            lambda here, statuses: sorted(statuses) == [0, 2, 2] and len(paths(here)) > 0,
         ),
         "removals": (lambda: world.build("people.gallery", "more"), [remove, drop], both),
         "additions": (
             known["add"].prepare,
             [add, add],
-            lambda here, told: 0 in told and any("/more/" in path for path in paths(here)),
+            lambda here, statuses: 0 in statuses and any("/more/" in path for path in paths(here)),
         ),
-        "publications": (publish.prepare, [publish.words] * 2, lambda here, told: told == [0, 0] and bool(entry(here))),
+        "publications": (
+            publish.prepare,
+            [publish.words] * 2,
+            lambda here, statuses: statuses == [0, 0] and bool(entry(here)),
+        ),
         "downloads": (
             download.prepare,
             [download.words] * 2,
-            lambda here, told: told == [0, 0] and len(download.state(here)) == 1,
+            lambda here, statuses: statuses == [0, 0] and len(download.state(here)) == 1,
         ),
-        "runs": (lambda: None, [train, train], lambda here, told: 0 in told and outcome(here / "run") == unbroken),
+        "runs": (
+            lambda: None,
+            [train, train],
+            lambda here, statuses: 0 in statuses and outcome(here / "run") == uninterrupted,
+        ),
     }
     for turn, (name, trial) in product(range(turns), trials.items()):
         if name != "runs" or turn % 5 == 0:

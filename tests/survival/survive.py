@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPOSITORY / "tests" / each) for each in ("", "gallery", "methods", "survival")] + [str(REPOSITORY)]
 os.environ |= {"OMP_NUM_THREADS": "1", "LREID_ZOO_CACHE": "cache"}
 
-import torch  # noqa: E402 (now that it sees them)
+import torch  # noqa: E402 (reads the environment variables)
 from chains import chain, titles  # noqa: E402
 from commands import WRONG, Counts, Trial, World, commands  # noqa: E402
 from inputs import read_any  # noqa: E402
@@ -32,7 +32,7 @@ INPUTS, KILLS, TURNS = 110_000, 24, 20
 
 
 def parts(world: World, folder: Path, scale: float) -> dict[str, Callable[[], Iterator[tuple[str, Counts]]]]:
-    """By name: each yields titles and counts."""
+    """The parts by name; each yields titles and counts."""
 
     def calls() -> Iterator[tuple[str, Counts]]:
         for name, command in commands(world).items():
@@ -43,7 +43,7 @@ def parts(world: World, folder: Path, scale: float) -> dict[str, Callable[[], It
         for title in titles():
             try:
                 counts = chain(title, folder / title.replace(" ", "_"), max(1, round(KILLS * scale)))
-            except (RuntimeError, TimeoutError) as error:  # the others are tried all the same
+            except (RuntimeError, TimeoutError) as error:  # continue with the other runs
                 counts = Counts()
                 counts.wrong("lost", f"{title}: {error}")
             yield f"chain of {title}", counts
@@ -66,14 +66,14 @@ TITLES = {
 
 
 def row(name: str, counts: Counts, when: str) -> str:
-    """Of the table."""
+    """A row of the table."""
     numbers = counts.numbers
     done = ", ".join(f"{numbers[each]:,} {each}" for each in DONE if numbers[each])
     return f"| {TITLES[name]} | {done} | {' | '.join(str(numbers[each]) for each in WRONG)} | {when} |"
 
 
 def write_table(rows: dict[str, str]) -> None:
-    """Puts rows into the page, in the place of those of the same parts."""
+    """Replace the rows of these parts in the page."""
     text = PAGE.read_text(encoding="utf-8")
     begin, end = (text.index(mark) for mark in MARKS)
     for name, title in TITLES.items():
@@ -85,7 +85,7 @@ def write_table(rows: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """Runs the parts, prints what went wrong, and writes the table; 1 where anything did."""
+    """Run the parts, print the faults, and write the table; return 1 if there are faults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=list(TITLES), default=list(TITLES))
     parser.add_argument("--scale", type=float, default=1.0, help="share of the cases (default: all)")

@@ -1,4 +1,4 @@
-"""The short form of `make survive`: some kills and failures of every command, of runs, and input of every kind."""
+"""The short form of `make survive`."""
 
 from pathlib import Path
 
@@ -35,9 +35,7 @@ def nothing_wrong(counts: Counts) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_that_is_killed_or_fails_leaves_all_as_it_was_or_as_it_shall_be(
-    world: World, tmp_path: Path, name: str
-) -> None:
+def test_killed_or_failing_command_leaves_the_old_or_the_new_state(world: World, tmp_path: Path, name: str) -> None:
     trial = Trial(name, commands(world)[name], tmp_path / "trial")
     counts = trial.run(step=max(1, len(trial.calls) // 3))
     nothing_wrong(counts)
@@ -46,29 +44,29 @@ def test_a_command_that_is_killed_or_fails_leaves_all_as_it_was_or_as_it_shall_b
 
 
 @pytest.mark.parametrize("title", ["er_ace", "drift of dwopp", "accuracy"])
-def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path: Path, title: str) -> None:
+def test_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, title: str) -> None:
     nothing_wrong(chain(title, tmp_path, kills=3))
 
 
-def test_every_method_has_a_network_that_it_takes(tmp_path: Path) -> None:
+def test_every_method_accepts_its_network(tmp_path: Path) -> None:
     for title in titles():
         method_of(config_of(title, tmp_path / title), torch.device("cpu"), pretrained=False)
 
 
 @pytest.mark.fuzz
-def test_input_of_any_kind_is_read_or_told(world: World, tmp_path: Path) -> None:
+def test_any_input_is_read_or_refused(world: World, tmp_path: Path) -> None:
     nothing_wrong(read_any(world, tmp_path / "inputs", 1500))
 
 
-def test_of_several_processes_each_does_its_work_or_is_told(world: World, tmp_path: Path) -> None:
+def test_concurrent_processes_succeed_or_are_refused(world: World, tmp_path: Path) -> None:
     nothing_wrong(race(world, tmp_path / "races", 1))
 
 
-def test_the_commands_are_those_that_write(world: World) -> None:
+def test_every_writing_command_is_tested(world: World) -> None:
     assert set(commands(world)) == set(COMMANDS)
 
 
-def test_the_page_takes_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_is_written_into_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{survive.MARKS[0]}\n{survive.MARKS[1]}\nafter\n")
     monkeypatch.setattr(survive, "PAGE", page)
