@@ -1,4 +1,4 @@
-"""Clustering against nested loops in float64, what it never does, and the online linker."""
+"""Clustering compared with nested loops in float64, constraints, and the online linker."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def people(seed: int, count: int, who: int = 4, spread: float = 0.6) -> tuple[Tr
     return Tracklets(cameras, starts, starts + lengths, features), truth
 
 
-def slowly(features: np.ndarray, forbidden: np.ndarray, threshold: float) -> list[frozenset[int]]:
+def linked_by_loops(features: np.ndarray, forbidden: np.ndarray, threshold: float) -> list[frozenset[int]]:
     """Average linkage by nested loops."""
     clusters = [frozenset([number]) for number in range(len(features))]
     similarity = features.astype(np.float64) @ features.astype(np.float64).T
@@ -49,17 +49,17 @@ def partition(labels: np.ndarray) -> set[frozenset[int]]:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 24), st.floats(-0.2, 0.9))
-def test_clusters_are_those_of_nested_loops(seed: int, count: int, threshold: float) -> None:
+def test_clusters_equal_those_of_nested_loops(seed: int, count: int, threshold: float) -> None:
     tracklets, _ = people(seed, count)
     forbidden = np.triu(np.random.default_rng(seed).random((count, count)) < 0.1, 1)
     forbidden |= forbidden.T
     nodes = Nodes(tracklets.features.astype(np.float64), np.ones(count), forbidden.copy())
-    assert partition(agglomerate(nodes, threshold)) == set(slowly(tracklets.features, forbidden, threshold))
+    assert partition(agglomerate(nodes, threshold)) == set(linked_by_loops(tracklets.features, forbidden, threshold))
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 40), st.integers(0, 12))
-def test_links_respect_time_people_and_what_is_known(seed: int, count: int, known_count: int) -> None:
+def test_links_respect_times_corrections_and_earlier_identities(seed: int, count: int, known_count: int) -> None:
     tracklets, _ = people(seed, count + known_count)
     known, new = tracklets[:known_count], tracklets[known_count:]
     identities = np.unique(np.random.default_rng(seed).integers(3, size=known_count), return_inverse=True)[1]
@@ -74,7 +74,7 @@ def test_links_respect_time_people_and_what_is_known(seed: int, count: int, know
         assert labels[a] != labels[b]
     same = labels[:, None] == labels[None]
     broken = np.argwhere(same & apart & ~np.eye(count, dtype=bool))
-    assert all({a, b} == {0, 1} and must for a, b in broken.tolist())  # a person's word is above the clock
+    assert all({a, b} == {0, 1} and must for a, b in broken.tolist())  # a user's correction overrides times
     old = identities[None] == labels[:, None]
     assert not (old & ~possible(new, known, least)).any()
     again, _ = link(new, least, 0.3, earlier=known, identities=identities, must=must, cannot=cannot)
@@ -91,7 +91,7 @@ def test_links_respect_time_people_and_what_is_known(seed: int, count: int, know
     assert partition(moved[place]) == partition(labels)
 
 
-def test_what_must_be_and_may_not_be_one_person_is_refused() -> None:
+def test_contradictory_corrections_are_refused() -> None:
     tracklets, _ = people(0, 3)
     with pytest.raises(InputError, match="must be linked"):
         link(tracklets, least_times(3), 0.3, must=[(0, 1), (1, 2)], cannot=[(0, 2)])
@@ -99,7 +99,7 @@ def test_what_must_be_and_may_not_be_one_person_is_refused() -> None:
         link(tracklets, least_times(3))
 
 
-def test_a_merge_of_many_overrides_their_times() -> None:
+def test_merge_overrides_times() -> None:
     tracklets, _ = people(0, 4)
     times = np.array([0.0, 100, 0, 100])  # 0 and 2 are in one camera at the same time, and so are 1 and 3
     at_once = Tracklets(np.zeros(4, np.int64), times, times + 10, tracklets.features)
@@ -108,7 +108,7 @@ def test_a_merge_of_many_overrides_their_times() -> None:
         link(at_once, least_times(1), 1.0, must=[range(4)], cannot=[(0, 2)])
 
 
-def test_a_calibrated_threshold_finds_the_people() -> None:
+def test_calibrated_threshold_separates_people() -> None:
     dice = np.random.default_rng(3)
     features = unit(np.repeat(np.eye(20), 10, 0) + 0.1 * dice.normal(size=(200, 20))).astype(np.float32)
     starts = np.tile(np.arange(10) * 100.0, 20) + dice.uniform(0, 5, 200)  # everybody at about the same time
@@ -121,45 +121,45 @@ def test_a_calibrated_threshold_finds_the_people() -> None:
     assert partition(online[np.argsort(order)]) == partition(found)
 
 
-def test_travel_times_are_learnt_from_many_and_given_ones_stay() -> None:
+def test_travel_times_are_learned_and_given_ones_stay() -> None:
     starts = np.arange(40) * 50.0
     tracklets = Tracklets(np.arange(40) % 2, starts, starts + 10, np.zeros((40, 1), np.float32))
-    learnt = learn_travel(tracklets, np.zeros(40, np.int64), least_times(3))
-    assert learnt[0, 1] == learnt[1, 0] == 20 and np.isneginf(learnt[0, 2])  # half of 40 seconds
+    learned = learn_travel(tracklets, np.zeros(40, np.int64), least_times(3))
+    assert learned[0, 1] == learned[1, 0] == 20 and np.isneginf(learned[0, 2])  # half of 40 seconds
     assert learn_travel(tracklets, np.zeros(40, np.int64), least_times(3, [(0, 1, 7)]))[0, 1] == 7
 
 
-def test_learnt_travel_times_allow_the_way_through_a_third_camera() -> None:
+def test_learned_travel_times_allow_a_route_through_a_third_camera() -> None:
     """20 people go 0, 1, 2 within a minute; 20 others are at 0 and, an hour later, at 2."""
     quick = [(0, 0), (1, 30), (2, 60)]
     visits = [(who, *each) for who in range(40) for each in (quick if who < 20 else [(0, 0), (2, 3600)])]
     labels, cameras, starts = np.array(visits).T
     tracklets = Tracklets(cameras, starts.astype(float), starts + 10.0, np.zeros((len(visits), 1), np.float32))
-    learnt = learn_travel(tracklets, labels, least_times(3))
-    assert learnt[0, 2] == learnt[2, 0] == learnt[0, 1] + learnt[1, 2] == 20
+    learned = learn_travel(tracklets, labels, least_times(3))
+    assert learned[0, 2] == learned[2, 0] == learned[0, 1] + learned[1, 2] == 20
     assert learn_travel(tracklets, labels, least_times(3, [(0, 2, 100)]))[0, 2] == 100
 
 
-def walks_of(people: int, seconds: float, day: float) -> Tracklets:
+def trips(people: int, seconds: float, day: float) -> Tracklets:
     """Each person is at camera 0 for 10 seconds and, after some seconds, at camera 1."""
     starts = day + 1000.0 * np.arange(people)[:, None] + [0, 10 + seconds]
     features = np.repeat(np.eye(people, dtype=np.float32), 2, 0)
     return Tracklets(np.tile([0, 1], people), starts.ravel(), starts.ravel() + 10, features)
 
 
-def test_travel_times_are_learnt_again_from_all_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    learnt: list[np.ndarray] = []
-    monkeypatch.setattr(offline, "learn_travel", lambda *of: learnt.append(learn_travel(*of)) or learnt[-1])
-    first, second = walks_of(6, 60, 0), walks_of(6, 40, 86_400)
+def test_travel_times_are_learned_from_all_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned: list[np.ndarray] = []
+    monkeypatch.setattr(offline, "learn_travel", lambda *of: learned.append(learn_travel(*of)) or learned[-1])
+    first, second = trips(6, 60, 0), trips(6, 40, 86_400)
     one, _ = link(first, least_times(2), 0.5)
     two, _ = link(second, least_times(2), 0.5, earlier=first, identities=one)
     assert (two == one).all()
-    link(walks_of(6, 8, 172_800), learnt[-1], 0.5, earlier=first, identities=one)
+    link(trips(6, 8, 172_800), learned[-1], 0.5, earlier=first, identities=one)
     # Six transitions are too few, twelve are enough, and a given travel time stays.
-    assert [times[0, 1] for times in learnt] == [-np.inf, 20, 20]
+    assert [times[0, 1] for times in learned] == [-np.inf, 20, 20]
 
 
-def test_travel_times_are_not_learnt_from_nights_and_enrolled_images() -> None:
+def test_nights_and_enrolled_images_give_no_travel_times() -> None:
     cameras, starts = np.tile([0, 1], 10), np.tile([0.0, 86_400.0], 10) + np.repeat(np.arange(10.0), 2)
     tracklets = Tracklets(cameras, starts, starts + 10, np.zeros((20, 1), np.float32))
     labels = np.repeat(np.arange(10), 2)
@@ -169,7 +169,7 @@ def test_travel_times_are_not_learnt_from_nights_and_enrolled_images() -> None:
     assert np.isneginf(learn_travel(tracklets, labels, least_times(2))[0, 1])
 
 
-def test_one_wrong_crop_moves_the_robust_mean_little() -> None:
+def test_one_wrong_crop_hardly_changes_the_robust_mean() -> None:
     crops = np.stack([np.eye(4)[0]] * 6 + [np.eye(4)[1]])
     plain = unit(crops.mean(0))
     assert robust_mean(crops, np.zeros(7))[0] > 0.999 > plain[0]
