@@ -89,24 +89,19 @@ class AccuracyEvaluator:
         tasks = self.class_tasks[labels]  # (n,)
         if self.shared_classes:
             labels, train_labels = labels % self.shared_classes, train_labels % self.shared_classes
-        votes = knn_scores(train, train_labels, test)
-        scores = {
-            "linear": linear_probe_scores(train, train_labels, test, **self.probe),
-            "knn": np.where(votes > 0, votes, -np.inf),
-            "nearest_mean": nearest_mean_scores(train, train_labels, test),
-        }
         with torch.no_grad():
             own = learner.class_scores(torch.from_numpy(test).to(learner.model.mean.device))
-        if own is not None:
-            scores = {"classifier": own.cpu().numpy(), **scores}
+        votes = knn_scores(train, train_labels, test)
+        scores = {} if own is None else {"classifier": own.cpu().numpy()}
+        scores["linear"] = linear_probe_scores(train, train_labels, test, **self.probe)
+        scores["knn"] = np.where(votes > 0, votes, -np.inf)
+        scores["nearest_mean"] = nearest_mean_scores(train, train_labels, test)
+        kinds = {"class": None, "task": self.class_tasks[self.class_tasks <= task.index]}
         if self.shared_classes:
             scores = {name: scores_of_classes(each, self.shared_classes) for name, each in scores.items()}
-        class_tasks = None if self.shared_classes else self.class_tasks[self.class_tasks <= task.index]
+            kinds["task"] = None
         return {
-            name: {
-                "class": task_accuracies(each, labels, tasks),
-                "task": task_accuracies(each, labels, tasks, class_tasks),
-            }
+            name: {kind: task_accuracies(each, labels, tasks, limit) for kind, limit in kinds.items()}
             for name, each in scores.items()
         }
 

@@ -58,19 +58,17 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
         InputError: a class is in only one split, or has no training image or fewer than two test images.
     """
     files = {"train": train, "test": test}
-    for split, least in LEAST.items():
-        for label, images in files[split].items():
-            if len(images) < least:
-                raise InputError(
-                    f"{home / split / label}: a class needs {least} images or more ({' '.join(SUFFIXES)}) in {split}, "
-                    f"found {len(images)}"
-                )
     for split, other in (("train", "test"), ("test", "train")):
-        unmatched = sorted(files[split].keys() - files[other].keys())
-        if unmatched:
-            raise InputError(
-                f"{home}: class {unmatched[0]} is in {split}, but not in {other}; every class needs images in both"
-            )
+        for label, images in files[split].items():
+            if len(images) < LEAST[split]:
+                raise InputError(
+                    f"{home / split / label}: a class needs {LEAST[split]} images or more ({' '.join(SUFFIXES)}) in "
+                    f"{split}, found {len(images)}"
+                )
+            if label not in files[other]:
+                raise InputError(
+                    f"{home}: class {label} is in {split}, but not in {other}; every class needs images in both"
+                )
     pids = ascending_ranks(train)
     camid = cameras_of_test(cameras)
 

@@ -78,7 +78,7 @@ def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[fl
         results: content of ``results.json``. Every matrix in the entry ``accuracy`` of the results gets another row,
             and the entry ``accuracy_summary`` is replaced (:func:`summarise_accuracies`). In both entries, the first
             key is the classifier, and the second key is ``class`` or ``task``.
-        rows: rows from :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
+        rows: rows from :meth:`lreid.classification.evaluator.AccuracyEvaluator.evaluate`.
     """
     for name, kinds in rows.items():
         matrices = results["accuracy"].setdefault(name, {"class": [], "task": []})

@@ -10,7 +10,8 @@ import torch
 from coloured import write_class
 from torch import Tensor
 
-from lreid.classification import AccuracyEvaluator, image_folder
+from lreid.classification import image_folder
+from lreid.classification.evaluator import AccuracyEvaluator
 from lreid.classification.observer import accuracy_line
 from lreid.data.images import read_image
 from lreid.data.records import Record, Task

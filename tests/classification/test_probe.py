@@ -157,13 +157,3 @@ def test_bad_arrays_are_told(probe) -> None:
     for bad in ((np.full_like(train, np.nan), labels, test), (train, labels, np.full_like(test, np.inf))):
         with pytest.raises(InputError, match="NaN, infinite"):
             probe(*bad)
-
-
-def test_bad_options_are_told() -> None:
-    data = points(0, 4), np.arange(4), points(1, 2)
-    for options in ({"k": 0}, {"temperature": 0.0}, {"temperature": math.nan}):
-        with pytest.raises(InputError):
-            knn_scores(*data, **options)
-    for options in ({"epochs": 0}, {"lr": 0.0}, {"batch_size": 0}, {"optimizer": "rmsprop"}):
-        with pytest.raises(InputError):
-            linear_probe_scores(*data, **options)

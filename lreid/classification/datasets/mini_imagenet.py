@@ -14,10 +14,10 @@ not say how it divides the images. One folder per class is supported too, either
 `train/`, `val/` and `test/`. The order of the classes in training is the order of their names.
 """
 
-import csv
 from pathlib import Path
 
 from lreid.classification.image_folder import of_classes
+from lreid.data.layout import read_lines
 from lreid.data.listing import describe_folder, visible_images
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
@@ -43,17 +43,8 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
 def _listed(home: Path, lists: list[Path]) -> dict[str, list[Path]]:
     classes: dict[str, list[Path]] = {}
     for file in lists:
-        try:
-            with open(file, encoding="utf-8-sig", newline="") as stream:
-                rows = list(csv.DictReader(stream))
-        except (ValueError, csv.Error) as error:
-            raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); download it again") from None
-        for number, row in enumerate(rows, start=2):
-            if not row.get("label") or Path(row.get("filename") or "..").name != row.get("filename"):
-                raise InputError(
-                    f"{file}, line {number}: must have filename and label, as in n0153282900000005.jpg,n01532829"
-                )
-            classes.setdefault(row["label"], []).append(home / "images" / row["filename"])
+        for line in read_lines(file, r"([\w.-]+\.\w+),([\w.-]+)", "n0153282900000005.jpg,n01532829", first=2):
+            classes.setdefault(line[2], []).append(home / "images" / line[1])
     return {label: sorted(set(files)) for label, files in classes.items()}
 
 

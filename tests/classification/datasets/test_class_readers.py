@@ -131,5 +131,5 @@ def test_lists_of_another_form_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="mini-imagenet: holds neither train.csv nor folders of classes; .* is empty"):
         spec_of("mini_imagenet").load(tmp_path)
     (tmp_path / "mini-imagenet/train.csv").write_text("filename\na.jpg\n")
-    with pytest.raises(InputError, match="train.csv, line 2: must have filename and label"):
+    with pytest.raises(InputError, match="train.csv:2: "):
         spec_of("mini_imagenet").load(tmp_path)
