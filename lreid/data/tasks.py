@@ -107,7 +107,7 @@ def build_benchmark(
             names the config key to change.
         InputError: a data set cannot be loaded.
     """
-    _require_allowed(train, unseen, learned, cut, sources)
+    _require_allowed(train, learned, cut)
     seen = [data_set for each in train for data_set in load_datasets(each, sources)]
     others = _unseen_splits(unseen, sources)
     first_splits = [versions[0] for versions in others]
@@ -179,19 +179,10 @@ def _unseen_tests(unseen: Unseen, others: Sequence[Splits]) -> Iterator[QueryGal
         yield query_gallery(pool_splits("merged unseen", others), kind)
 
 
-def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut: Cut, sources: Sources) -> None:
-    """Raise ArgumentError if a value is invalid, before any data set is read."""
+def _require_allowed(train: Sequence[str], learned: Learned, cut: Cut) -> None:
+    """Raise ArgumentError if arguments exclude each other, before any data set is read."""
     if not train:
         raise ArgumentError("train", "is empty; name at least one data set")
-    for argument, number in (("identities", cut.identities), ("splits", unseen.splits)):
-        if number < 0:
-            raise ArgumentError(argument, f"is {number}; must be positive, or 0 for all")
-    for argument, choice, choices in (
-        ("unseen_galleries", unseen.galleries, ("separate", "merged", "both")),
-        ("cameras", sources.cameras, ("apart", "same")),
-    ):
-        if choice not in choices:
-            raise ArgumentError(argument, f"is {choice!r}; must be {' or '.join(choices)}")
     if cut.groups and (len(train) > 1 or cut.pool or cut.identities or cut.tasks_per_dataset > 1):
         raise ArgumentError(
             "groups", "makes the tasks of a single data set, with all identities: set tasks_per_dataset to 1"
@@ -231,17 +222,18 @@ def _tests_before(learned: Learned, sources: Sources, taken: set[str]) -> list[Q
 def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -> QueryGallery:
     """Build one test set from all splits of a data set; images that several splits use occur once."""
     first = versions[0]
+    test = QueryGallery(
+        first.name,
+        kind,
+        first.query,
+        first.gallery,
+        tracks=first.tracks,
+        single_shot=first.single_shot,
+        names=first.names,
+        tracklets=first.tracklets,
+    )
     if len(versions) == 1:
-        return QueryGallery(
-            first.name,
-            kind,
-            first.query,
-            first.gallery,
-            tracks=first.tracks,
-            single_shot=first.single_shot,
-            names=first.names,
-            tracklets=first.tracklets,
-        )
+        return test
     query = tuple(sorted({record for version in versions for record in version.query}))
     gallery = tuple(sorted({record for version in versions for record in version.gallery}))
     in_query, in_gallery = ({record: i for i, record in enumerate(records)} for records in (query, gallery))
@@ -249,9 +241,7 @@ def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -
         (tuple(in_query[r] for r in version.query), tuple(in_gallery[r] for r in version.gallery))
         for version in versions
     )
-    return QueryGallery(
-        first.name, kind, query, gallery, splits=splits, single_shot=first.single_shot, names=first.names
-    )
+    return replace(test, query=query, gallery=gallery, splits=splits)
 
 
 def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:

@@ -1,19 +1,22 @@
-"""Read boxes from a tracker's results, in MOT Challenge's format or as JSON."""
+"""Read boxes from a tracker's results, in MOT Challenge's format or as JSON of supervision or Ultralytics."""
 
 import logging
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lreid.errors import InputError
-from lreid.utils.reading import read_text
+from lreid.utils.reading import read_json, read_text
 
 logger = logging.getLogger("lreid")
 
 TRUTH = "gt.txt"  # file name of the true tracks in MOT Challenge
 PEDESTRIAN = 1  # class in the gt.txt of MOT16 and later, whose lines have nine values
+FRAMES = ("frame_index", "frame", "frame_number")  # keys in JSON that may contain the frame number, from 0
+TRACK_KEYS = ("tracker_id", "track_id")
+CORNERS = (("x_min", "x1"), ("y_min", "y1"), ("x_max", "x2"), ("y_max", "y2"))
 LARGEST = 2**53  # limit of frame and track numbers; above it, floats cannot hold every whole number
 
 
@@ -43,9 +46,9 @@ class Box(NamedTuple):
 def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     """Read the boxes of a tracker's file, sorted by frame.
 
-    :func:`lreid.data.tracker_json.json_lines` reads JSON files. All other files have MOT Challenge's format: each line
-    contains frame, track, left, top, width and height, separated by commas or spaces. Confidence, class and further
-    values may follow. Boxes with confidence 0 and boxes of other classes are left out; lreid logs how many.
+    A file that is not JSON has MOT Challenge's format: each line contains frame, track, left, top, width and height,
+    separated by commas or spaces. Confidence, class and further values may follow. Boxes with confidence 0 and boxes of
+    other classes are left out; lreid logs how many.
 
     Args:
         file: results of a tracker, or a ``gt.txt`` file of MOT Challenge.
@@ -62,8 +65,7 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     places: dict[tuple[int, int], int] = {}
     taken: Counter[float] = Counter()  # boxes by class
     left_out: Counter[str] = Counter()
-    for number, line in _lines(file):
-        values = _values(f"{file}:{number}", line)
+    for number, values in _rows(file):
         label = values[7] if len(values) in (8, 9) or (classes and len(values) > 9) else None
         if classes and label is None:
             raise InputError(f"{file}:{number}: has no class, which would be the eighth value; remove --class")
@@ -88,18 +90,58 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     return sorted(boxes, key=lambda box: (box.frame, box.track))
 
 
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield the number (from 1) and the text of each line that is not empty."""
+def _rows(file: Path) -> Iterator[tuple[int, list[float]]]:
+    """Yield the number (from 1) and the values of each line that is not empty, or of each box of a JSON file."""
     try:
         if file.suffix == ".json":
-            from lreid.data.tracker_json import json_lines
-
-            return iter([*json_lines(file)])
+            yield from _json_rows(file, read_json(file))
+            return
         lines = read_text(file).splitlines()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{file}: cannot be read as tracks ({reason}); name a tracker's text file") from None
-    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield number, _values(f"{file}:{number}", line)
+
+
+def _json_rows(file: Path, content: Any) -> Iterator[tuple[int, list[float]]]:
+    """Convert the boxes with a track number in a JSON file to the values of lines in MOT Challenge's format.
+
+    The file contains a list. From supervision (``sv.JSONSink`` with ``custom_data={"frame_index": number}``), an
+    element is a row with a frame number and the corners of a box. From Ultralytics, an element is the list that
+    ``Results.summary()`` returns for one frame.
+    """
+    if not isinstance(content, list):
+        raise InputError(f"{file}: holds no list; write the rows of supervision's JSONSink, or one list per frame")
+    rows = [
+        (frame, row)
+        for place, each in enumerate(content)
+        for frame, row in ([(place, row) for row in each] if isinstance(each, list) else [(None, each)])
+    ]
+    for number, (frame, row) in enumerate(rows, start=1):
+        if not isinstance(row, dict):
+            raise InputError(
+                f"{file}: row {number} is {str(row)[:60]!r}; expected a box with its corners and its track"
+            )
+        corners = row | row["box"] if isinstance(row.get("box"), dict) else row
+        left, top, right, bottom = (_number(file, number, corners, names) for names in CORNERS)
+        first = _number(file, number, row, FRAMES) if frame is None else frame
+        if all(row.get(name) in (None, "", -1) for name in TRACK_KEYS):
+            continue  # a detection that the tracker has not confirmed
+        track = _number(file, number, row, TRACK_KEYS)
+        label = next((row[name] for name in ("class_id", "class") if isinstance(row.get(name), int)), 0)
+        yield number, [first + 1, track, left, top, right - left, bottom - top, 1, label]
+
+
+def _number(file: Path, number: int, row: dict[str, Any], names: tuple[str, ...]) -> float:
+    """Return the number in a row under the first of the keys ``names`` that the row has."""
+    value = next((row[name] for name in names if name in row), None)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST:
+        raise InputError(
+            f"{file}: row {number} has no {' or '.join(names)} that is a number below 2^53; write it for every box"
+        )
+    return value
 
 
 def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int], *, empty: bool) -> None:

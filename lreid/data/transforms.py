@@ -248,31 +248,8 @@ def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return taken * inside[..., None]
 
 
-def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, Any]:
-    """Convert a step that albumentations 1 saved to version 2: ``always_apply`` becomes ``p=1``.
-
-    Args:
-        step: the saved step, with its arguments and its inner steps.
-        weighted: whether the step is in a ``OneOf``, where ``p`` is its weight.
-
-    Raises:
-        ValueError: the installed version of albumentations would draw the parameters of the step differently.
-    """
-    kind = step["__class_fullname__"].rpartition(".")[2]
-    if kind == "SomeOf":
-        raise ValueError("SomeOf took the p of its steps as weights")
-    changed = {name: value for name, value in step.items() if name != "always_apply"}
-    if step.get("always_apply") and not weighted:
-        changed["p"] = 1.0
-    if "transforms" in step:
-        changed["transforms"] = [_of_version_2(each, weighted=kind == "OneOf") for each in step["transforms"]]
-    return changed
-
-
 def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> list[Any]:
     """Read the steps of a pipeline from a YAML or JSON file that ``albumentations.save`` wrote.
-
-    A file of albumentations 1 is accepted if version 2 draws the parameters of all its steps in the same way.
 
     Args:
         path: path of the file.
@@ -283,15 +260,11 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
             transform or argument of the pipeline.
     """
     library = albumentations.load()
-    version = ""
     try:
         text = read_text(path)
         if "lreid.data.erasing" in text:
             import lreid.data.erasing  # noqa: F401  # registers its steps with albumentations
         content = _filled(parse_yaml(text, aliases=True), values or {})  # YAML includes JSON
-        version = str(content["__version__"]) if "__version__" in content else ""
-        if version.startswith(("0.", "1.")):
-            content["transform"] = _of_version_2(content["transform"])
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # albumentations only warns about unknown arguments
             pipeline = library.from_dict(content)
@@ -304,13 +277,8 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
         raise_if_out_of_memory(error, path)
         kind = "unknown or missing name" if isinstance(error, KeyError) else type(error).__name__
         reason = f"{kind}: {' '.join(str(error).split())}"
-        if version.startswith(("0.", "1.")):
-            raise InputError(
-                f"{path}: was written by albumentations {version}, and {library.__version__} is installed, "
-                f"which differs ({reason}); write the pipeline for {library.__version__}"
-            ) from None
         raise InputError(
-            f"{path}: is not a pipeline of albumentations ({reason}); "
+            f"{path}: is not a pipeline of albumentations {library.__version__} ({reason}); "
             "write it with albumentations.save(pipeline, path, data_format='yaml')"
         ) from None
 

@@ -1,6 +1,5 @@
 """Augmentation: what is kept, what is erased, how often, and that it is what albumentations does."""
 
-import json
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from lreid.config import find_config, load_config
+from lreid.config import find_config
 from lreid.data.erasing import GrowingErasing, RandomErasing
 from lreid.data.transforms import Augment, load_pipeline
 from lreid.errors import InputError
@@ -205,49 +204,6 @@ def test_a_bad_pipeline_is_named(tmp_path: Path, how: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def of_version_1(*steps: dict) -> str:
-    """What albumentations 1.3.1 saved: classes by their full names, and ``always_apply`` in each."""
-    full = [{"always_apply": False, "p": 1.0} | step for step in steps]
-    for step in full:
-        step["__class_fullname__"] = f"albumentations.augmentations.transforms.{step['__class_fullname__']}"
-    compose = {"__class_fullname__": "Compose", "p": 1.0, "transforms": full, "bbox_params": None}
-    more = {"keypoint_params": None, "additional_targets": {}, "is_check_shapes": True}
-    return json.dumps({"__version__": "1.3.1", "transform": compose | more})
-
-
-def test_a_pipeline_of_an_earlier_version_is_read_where_it_means_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "mine.json"
-    brightness = {"brightness_limit": [-0.2, 0.2], "contrast_limit": [-0.2, 0.2], "brightness_by_max": True}
-    path.write_text(of_version_1({"__class_fullname__": "RandomBrightnessContrast", "p": 0.5} | brightness))
-    images = list(IMAGES[:20])
-
-    def changed() -> Sequence[np.ndarray]:
-        return of(*load_pipeline(path)).draw(images, seed=3, progress=0)[0]
-
-    same = of(A.RandomBrightnessContrast(p=0.5)).draw(images, seed=3, progress=0)[0]
-    np.testing.assert_array_equal(changed(), same)
-    invert = {"__class_fullname__": "InvertImg", "always_apply": True, "p": 0.0}
-    path.write_text(of_version_1(invert))  # always, whatever p
-    np.testing.assert_array_equal(changed(), [255 - image for image in images])
-    choice = [invert, {"__class_fullname__": "VerticalFlip", "p": 1.0}]  # the second always, as p is a weight
-    path.write_text(of_version_1({"__class_fullname__": "OneOf", "transforms": choice}))
-    np.testing.assert_array_equal(changed(), [image[::-1] for image in images])
-
-
-@pytest.mark.parametrize(
-    ("step", "differs"),
-    [
-        ({"__class_fullname__": "Rotate", "limit": [-5, 5], "value": None}, "value"),
-        ({"__class_fullname__": "JpegCompression", "quality_lower": 50}, "JpegCompression"),
-        ({"__class_fullname__": "SomeOf", "n": 1, "transforms": []}, "SomeOf"),
-    ],
-)
-def test_what_differs_from_an_earlier_version_is_named(tmp_path: Path, step: dict, differs: str) -> None:
-    (tmp_path / "mine.json").write_text(of_version_1(step))
-    with pytest.raises(InputError, match=f"mine.json: .*1.3.1.*{A.__version__}.*{differs}"):
-        load_pipeline(tmp_path / "mine.json")
-
-
 @pytest.mark.parametrize(
     "text", ["transform: {__class_fullname__: A,\n p: 1,\n p: 2}\n", '{"transform": {\n"p": 1,\n"p": 0.5}}']
 )
@@ -352,30 +308,3 @@ def test_steady_erasing_is_that_of_bot() -> None:
     erased = ~np.isclose(batch, normalised(IMAGES), atol=1e-5).all(1)  # (B, H, W)
     assert erased.any()
     assert (batch.transpose(0, 2, 3, 1)[erased] == np.array(MEAN, np.float32)).all()
-
-
-@pytest.mark.parametrize(
-    ("old", "files"),
-    [
-        ({"FLIP": 0.5, "ERASING": False, "PIPELINE": ""}, ["flip"]),  # of versions without PAD
-        ({"FLIP": 0.0, "PAD": 0, "ERASING": False, "ERASING_PROBABILITY": 0.0, "PIPELINE": ""}, []),
-        ({"FLIP": 0.5, "PAD": 0, "ERASING": True, "ERASING_PROBABILITY": 0.0, "PIPELINE": ""}, ["flip-erase-growing"]),
-        (
-            {"FLIP": 0.5, "PAD": 10, "ERASING": True, "ERASING_PROBABILITY": 0.5, "PIPELINE": "mine.yaml"},
-            ["mine.yaml", "flip-crop10-erase"],
-        ),
-    ],
-)
-def test_the_config_of_an_earlier_run_names_the_files_that_do_the_same(
-    tmp_path: Path, old: dict[str, Any], files: list[str]
-) -> None:
-    (tmp_path / "config.yaml").write_text(json.dumps({"INPUT": old}))
-    full = [name if "." in name else f"configs/augmentations/{name}.yaml" for name in files]
-    assert full == load_config([tmp_path / "config.yaml"]).INPUT.PIPELINE
-
-
-def test_other_old_values_load_and_name_the_file_to_write(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("INPUT: {FLIP: 0.3, PAD: 7, ERASING: True, ERASING_PROBABILITY: 0.2}")
-    (name,) = load_config([tmp_path / "config.yaml"]).INPUT.PIPELINE
-    with pytest.raises(InputError, match=r"flip 0.3, pad 7, erasing 0.2.yaml: no such config file"):
-        find_config(name)

@@ -101,42 +101,31 @@ def _frames(home: Path, split: str) -> list[Frame]:
 
 def _named_tracklets(home: Path, split: str) -> Iterator[tuple[Tracklet, list[str]]]:
     """Yield each tracklet with the names of its images, but without empty tracklets and junk."""
-    file = home / f"{split}_name.txt"
-    tracklets = sorted(_tracklets(home, split), key=lambda tracklet: tracklet.first)
-    with open(file, encoding="utf-8", errors="replace") as lines:
-        line = -1
-        for tracklet in tracklets:
-            names = []
-            while line < tracklet.last:
-                name = next(lines, "").strip()
-                line += 1
-                if line >= tracklet.first:
-                    match = NAME.fullmatch(name)
-                    if match is None or [int(each) for each in match.groups()] != [*tracklet[3:]]:
-                        raise InputError(
-                            f"{file}:{line + 1}: has {name!r}, expected an image of person {tracklet.pid}, outfit "
-                            f"{tracklet.outfit}, camera {tracklet.camid} (line {tracklet.number + 1} of "
-                            f"track_{split}_info.txt); download both files again"
-                        )
-                    names.append(name)
-            yield tracklet, names
-
-
-def _tracklets(home: Path, split: str) -> list[Tracklet]:
-    """List the tracklets of a split, without empty tracklets and junk."""
-    file = home / f"track_{split}_info.txt"
-    tracklets = [Tracklet(number, *row) for number, row in enumerate(_numbers(file, 5))]
-    tracklets = [each for each in tracklets if each.pid != JUNK and each.last >= each.first]
-    line_of: dict[int, int] = {}
+    info, file = home / f"track_{split}_info.txt", home / f"{split}_name.txt"
+    tracklets = [Tracklet(number, *row) for number, row in enumerate(_numbers(info, 5))]
     end = -1
-    for each in sorted(tracklets, key=lambda tracklet: tracklet.first):
-        if each.first <= end:
-            raise InputError(
-                f"{file}:{each.number + 1}: shares images with line {line_of[end]}; download the file again"
-            )
-        end = each.last
-        line_of[end] = each.number + 1
-    return tracklets
+    # The file of names has millions of lines, so it is read once, in the order of the tracklets' first images.
+    with open(file, encoding="utf-8", errors="replace") as lines:
+        for tracklet in sorted(tracklets, key=lambda tracklet: tracklet.first):
+            if tracklet.pid == JUNK or tracklet.last < tracklet.first:
+                continue
+            if tracklet.first <= end:
+                raise InputError(
+                    f"{info}:{tracklet.number + 1}: shares images with an earlier line; download the file again"
+                )
+            for _ in range(end + 1, tracklet.first):
+                next(lines, "")
+            names = [next(lines, "").strip() for _ in range(tracklet.first, tracklet.last + 1)]
+            end = tracklet.last
+            for line, name in enumerate(names, start=tracklet.first + 1):
+                match = NAME.fullmatch(name)
+                if match is None or [int(each) for each in match.groups()] != [*tracklet[3:]]:
+                    raise InputError(
+                        f"{file}:{line}: has {name!r}, expected an image of person {tracklet.pid}, outfit "
+                        f"{tracklet.outfit}, camera {tracklet.camid} (line {tracklet.number + 1} of {info.name}); "
+                        "download both files again"
+                    )
+            yield tracklet, names
 
 
 def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
