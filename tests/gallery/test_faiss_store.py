@@ -1,4 +1,4 @@
-"""What faiss finds: kinds, codes, shards and filters."""
+"""Searches by faiss: kinds, codes, shards and filters."""
 
 import sys
 from pathlib import Path
@@ -31,12 +31,12 @@ actions = st.lists(
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
 @settings(max_examples=40, deadline=None)
 @given(actions=actions, exclude=st.sampled_from(["nothing", "camera", "camera and identity"]))
-def test_agrees_with_a_plain_list(kind, actions, exclude, tmp_path_factory):
+def test_faiss_store_agrees_with_a_plain_list(kind, actions, exclude, tmp_path_factory):
     play(actions, exclude, kind, lambda: str(tmp_path_factory.mktemp("gallery") / "people.gallery"))
 
 
 @pytest.mark.slow
-def test_ivfpq_keeps_labels_in_step_when_images_go_and_come():
+def test_ivfpq_returns_right_labels_after_removals_and_additions():
     count = 10_000
     features = vectors(count, width=8)
     gallery = Gallery.build(features, names(count), np.arange(count), model="a1", kind="ivfpq")
@@ -52,7 +52,7 @@ def test_ivfpq_keeps_labels_in_step_when_images_go_and_come():
     np.testing.assert_array_equal(found.paths, np.array(names(count + 100), dtype=object)[found.ids])
 
 
-def test_recall_is_what_a_loop_counts():
+def test_recall_equals_a_loop():
     features = vectors(300)
     gallery = Gallery.build(features, names(300), model="a1", kind="hnsw")
     assert gallery.about.recall == {1: 1.0, 10: 1.0}  # so small a graph is searched whole
@@ -68,8 +68,7 @@ def test_recall_is_what_a_loop_counts():
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
-def test_shards_find_what_one_index_finds(tmp_path, kind):
-    """Also under a filter, where faiss's own IndexShards returns what the selector forbids."""
+def test_shards_return_the_same_images_as_one_index(tmp_path, kind):
     rng = np.random.default_rng(0)
     count, file = 400, tmp_path / "g"
     features, cams = vectors(count), rng.integers(0, 4, count)
@@ -99,8 +98,7 @@ def test_shards_find_what_one_index_finds(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
 @pytest.mark.parametrize("few", [0, 4096])
-def test_a_filter_that_forbids_the_nearest_finds_the_others(kind, few, monkeypatch):
-    """A graph or list alone would stop before it comes to them."""
+def test_filter_that_excludes_the_nearest_images_returns_others(kind, few, monkeypatch):
     monkeypatch.setattr("lreid.gallery.shards.EXACT_UP_TO", few)
     rng, count = np.random.default_rng(0), 10_000
     near = rng.random(count) < 0.9
@@ -118,7 +116,7 @@ def test_a_filter_that_forbids_the_nearest_finds_the_others(kind, few, monkeypat
             assert set(found.keys[found.keys >= 0]) == set(allowed[np.argsort(-units[:, 0])[:10]])
 
 
-def test_a_gallery_stays_unfinished_if_it_has_too_few_images_for_its_kind(tmp_path: Path):
+def test_gallery_with_too_few_images_for_its_kind_stays_unfinished(tmp_path: Path):
     file = tmp_path / "few.gallery"
     gallery = Gallery.build(vectors(20), names(20), model="a1", kind="ivfpq", at=file, whole=False)
     with pytest.raises(InputError, match="9984 images or more"):
@@ -129,7 +127,7 @@ def test_a_gallery_stays_unfinished_if_it_has_too_few_images_for_its_kind(tmp_pa
         Gallery.load(file)
 
 
-def test_images_that_cannot_be_added_leave_no_names(tmp_path: Path):
+def test_failed_addition_leaves_no_names(tmp_path: Path):
     file = tmp_path / "people.gallery"
     Gallery.build(vectors(3), names(3), ["anna", "ben", "carl"], model="a1").save(file)
     gallery = Gallery.load(file, memory_map=True)

@@ -1,4 +1,4 @@
-"""What a gallery does, the same in a file, in Milvus Lite and on its server."""
+"""Galleries in a file, in Milvus Lite and on its server."""
 
 from pathlib import Path
 
@@ -33,25 +33,22 @@ RUN = [
 @pytest.mark.parametrize(
     ("kind", "exclude"), [("flat", "nothing"), ("hnsw", "camera"), ("flat", "camera and identity")]
 )
-def test_agrees_with_a_plain_list(new_place, kind, exclude):
+def test_gallery_agrees_with_a_plain_list(new_place, kind, exclude):
     play(RUN, exclude, kind, new_place)
 
 
-def test_features_of_another_model_are_refused_unless_asked_for(new_place):
+def test_features_of_another_model_or_length_are_refused(new_place):
     gallery = small(at=new_place())
-    with pytest.raises(InputError, match="holds features of model a1, these are of model b2"):
-        gallery.search(vectors(1), model="b2")
-    with pytest.raises(InputError, match="model b2"):
-        gallery.add(vectors(1), ["new.jpg"], model="b2")
     found = gallery.search(vectors(1), 1, model="b2", cross_model=True)
     assert found.paths[0, 0] == "00000.jpg"
-    with pytest.raises(InputError, match="features have 5 numbers per row, but those of the gallery 8"):
-        gallery.search(np.ones((1, 5)), model="b2", cross_model=True)
-    with pytest.raises(InputError, match="features have 5 numbers per row, but those of the gallery 8"):
-        gallery.add(np.ones((1, 5)), ["new.jpg"], model="a1")
+    for features, model, fault in ((vectors(1), "b2", "model b2"), (np.ones((1, 5)), "a1", "5 numbers")):
+        with pytest.raises(InputError, match=fault):
+            gallery.search(features, model=model)
+        with pytest.raises(InputError, match=fault):
+            gallery.add(features, ["new.jpg"], model=model)
 
 
-def test_threshold_lets_the_wanted_share_of_impostors_in(new_place):
+def test_threshold_accepts_the_given_share_of_impostors(new_place):
     rng = np.random.default_rng(0)
     centers = rng.standard_normal((20, WIDTH))
     ids = np.repeat(np.arange(20), 4)
@@ -70,8 +67,7 @@ def test_threshold_lets_the_wanted_share_of_impostors_in(new_place):
     assert (known.ids[~known.unknown, 0] == np.arange(20)[~known.unknown]).all()
 
 
-def test_who_has_no_identity_is_never_known(new_place):
-    """Look-alikes that calibration leaves out would else let many more impostors in than it promises."""
+def test_images_without_identity_are_never_known(new_place):
     rng = np.random.default_rng(0)
     ids = np.repeat([*range(50), -1], [1] * 50 + [500])
     gallery = Gallery.build(rng.standard_normal((550, WIDTH)), names(550), ids, model="a1", at=new_place())
@@ -84,8 +80,7 @@ def test_who_has_no_identity_is_never_known(new_place):
     assert (found.scores[:, 0] >= threshold).mean() > 0.1  # most of them by a nameless image
 
 
-def test_a_path_is_a_name(new_place):
-    """``Path("a.jpg")`` is the image "a.jpg" wherever paths are given."""
+def test_paths_and_text_name_the_same_image(new_place):
     paths = [Path(name) for name in names(3)]
     gallery = Gallery.build(vectors(3), paths, model="a1", at=new_place())
     assert gallery.labels().paths.tolist() and all(type(path) is str for path in gallery.labels().paths)
@@ -101,7 +96,7 @@ def test_a_path_is_a_name(new_place):
     assert len(gallery) == 2
 
 
-def test_features_of_an_image_that_is_gone_are_refused(new_place):
+def test_features_of_a_removed_image_are_refused(new_place):
     gallery = small(at=new_place())
     labels = gallery.labels()
     gallery.remove(labels.paths[[4, 11]])
@@ -111,7 +106,7 @@ def test_features_of_an_image_that_is_gone_are_refused(new_place):
     assert gallery.features([]).shape == (0, WIDTH)
 
 
-def test_calibration_leaves_a_persons_own_images_out(new_place):
+def test_calibration_excludes_a_persons_own_images(new_place):
     features = np.eye(WIDTH)[:3]
     gallery = Gallery.build(features, names(3), [0, 1, -1], model="a1", at=new_place())
     # The second image is itself in the gallery; as an impostor it sees identity 0 only.
@@ -123,22 +118,14 @@ def test_calibration_leaves_a_persons_own_images_out(new_place):
         gallery.calibrate(query, [1], model="a1")
 
 
-def test_saving_keeps_everything(new_place):
+def test_saved_gallery_equals_the_original(new_place):
     paths = names(12)
     paths[3] = "straße/\n\"'\udcff.jpg"  # file names need be neither ASCII nor even Unicode
     big = np.random.default_rng(0).standard_normal((3, 40_000))
     place, people = new_place(), {2**62 + 1: "ann\udcfe", 5: 'b"; drop'}
-    gallery = Gallery.build(
-        vectors(12),
-        paths,
-        np.arange(12),
-        np.arange(12) % 3,
-        np.arange(12) - 1,
-        model="a1",
-        at=place,
-        names={"identity": dict(people)},
-        extras={"running_mean": big, "text": np.array(["ü"])},
-    )
+    labels, extras = (np.arange(12), np.arange(12) % 3, np.arange(12) - 1), {"mean": big, "text": np.array(["ü"])}
+    about = {"names": {"identity": dict(people)}, "extras": extras}
+    gallery = Gallery.build(vectors(12), paths, *labels, model="a1", at=place, **about)
     gallery.about.names["identity"] |= dict.fromkeys(range(10, 200), "x" * 500)  # more than a row holds
     gallery.add(vectors(1, seed=9), ["new.jpg"], [11], [2], [2**40], model="a1")
     gallery.calibrate(vectors(5, seed=2), np.arange(5), model="a1", false_accept_rate=0.2)
@@ -147,7 +134,7 @@ def test_saving_keeps_everything(new_place):
     for name in ("kind", "model", "recall", "threshold", "false_accept_rate", "names", "whole"):
         assert getattr(again.about, name) == getattr(gallery.about, name)
     assert again.about.names["identity"][2**62 + 1] == "ann\udcfe" and again.width == WIDTH
-    np.testing.assert_array_equal(again.about.extras["running_mean"], big)
+    np.testing.assert_array_equal(again.about.extras["mean"], big)
     assert again.about.extras["text"].tolist() == ["ü"]
     queries = vectors(4, seed=3)
     one, two = (each.search(queries, 5, model="a1") for each in (gallery, again))
@@ -163,7 +150,7 @@ def test_saving_keeps_everything(new_place):
     again.save()  # again, and after a search
 
 
-def test_names_that_go_are_not_kept(new_place):
+def test_removed_names_are_deleted_from_the_store(new_place):
     place, many = (new_place(), {number: f"somebody {number}" for number in range(3000)})  # more than a row holds
     small(at=place, names={"identity": dict(many), "camera": {0: "door", 1: "hall"}}).save()
     gallery = Gallery.load(place)
@@ -177,7 +164,7 @@ def test_names_that_go_are_not_kept(new_place):
     assert Gallery.load(place).about.names["identity"] == many | {1: "back"}
 
 
-def test_only_what_a_filter_allows_is_found(new_place):
+def test_search_returns_only_images_that_a_filter_allows(new_place):
     rng = np.random.default_rng(5)
     features, count = vectors(300), 300
     ids, cams = rng.integers(-1, 12, count), rng.integers(-1, 6, count)
@@ -215,7 +202,7 @@ def random_filter(rng: np.random.Generator) -> Filter:
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
-def test_an_empty_gallery_knows_nobody(new_place, kind):
+def test_empty_gallery_returns_no_matches(new_place, kind):
     gallery = small(kind, at=new_place())
     gallery.remove(names(12))
     found = gallery.search(vectors(2), 3, model="a1")
@@ -224,20 +211,26 @@ def test_an_empty_gallery_knows_nobody(new_place, kind):
     assert gallery.search(vectors(1), 3, model="a1").paths[0].tolist() == ["back.jpg", "", ""]
 
 
-def test_bad_input_is_named(new_place):
-    for kind, text in (("lsh", "kind is 'lsh'"), ("ivfpq", "ivfpq")):
-        with pytest.raises(InputError, match=text):
-            small(kind, at=new_place())
-    with pytest.raises(InputError, match="paths has 1 names, but there are 2 feature rows"):
-        Gallery.build(vectors(2), ["a"], model="a1", at=new_place())
-    with pytest.raises(InputError, match="paths contains a name twice"):
-        Gallery.build(vectors(2), ["a", "a"], model="a1", at=new_place())
-    with pytest.raises(InputError, match="gallery features: 1 of 2 rows hold NaN"):
-        Gallery.build(np.array([[1.0, 0], [np.nan, 0]]), ["a", "b"], model="a1", at=new_place())
-    gone = new_place()
+@pytest.mark.parametrize(
+    ("features", "paths", "kind", "fault"),
+    [
+        (vectors(2), ["a", "b"], "lsh", "kind is 'lsh'"),
+        (vectors(2), ["a", "b"], "ivfpq", "ivfpq"),
+        (vectors(2), ["a"], "flat", "paths has 1 names"),
+        (vectors(2), ["a", "a"], "flat", "paths contains a name twice"),
+        (np.array([[1.0, 0], [np.nan, 0]]), ["a", "b"], "flat", "gallery features: 1 of 2 rows"),
+    ],
+)
+def test_gallery_of_invalid_images_is_not_built(new_place, features, paths, kind, fault):
+    with pytest.raises(InputError, match=fault):
+        Gallery.build(features, paths, model="a1", kind=kind, at=new_place())
+
+
+def test_invalid_arguments_are_named(new_place):
+    place = new_place()
     with pytest.raises(InputError, match="no such "):
-        Gallery.load(gone)
-    gallery = small(at=gone)
+        Gallery.load(place)
+    gallery = small(at=place)
     with pytest.raises(InputError, match="query_cams is missing"):
         gallery.search(vectors(1), model="a1", exclude_same_camera=True)
     for argument, value in [("k", 0), ("k", True), ("k", 10**9), ("where", None), ("where", [1])]:
@@ -252,7 +245,7 @@ def test_bad_input_is_named(new_place):
     assert len(gallery) == 12
 
 
-def test_a_gallery_that_is_not_whole_is_not_opened(new_place):
+def test_unfinished_gallery_is_not_opened(new_place):
     place = new_place()
     gallery = small(at=place, whole=False)
     with pytest.raises(InputError, match="is not complete|no such file"):
@@ -262,7 +255,7 @@ def test_a_gallery_that_is_not_whole_is_not_opened(new_place):
     assert len(Gallery.load(place)) == 14
 
 
-def test_versions_lie_beside_each_other(new_place):
+def test_versions_are_switched_and_rolled_back(new_place):
     from lreid.gallery.gallery import place_of
 
     place = place_of(new_place())
@@ -292,8 +285,7 @@ def test_versions_lie_beside_each_other(new_place):
     assert not place.next().exists()
 
 
-def test_names_come_back_as_they_went_in(new_place):
-    """Text or integers, in arrays or lists, None where they are not known; and from a gallery that was kept."""
+def test_labels_are_returned_in_the_form_in_which_they_were_given(new_place):
     place, features = new_place(), vectors(6)
     people, doors = ["ann", "ann", "bob", 'e"v\ne', None, "-1"], np.array(["north"] * 3 + ["south"] * 3)
     gallery = Gallery.build(features, names(6), people, doors, model="a1", at=place)
@@ -322,9 +314,6 @@ def test_names_come_back_as_they_went_in(new_place):
     )
     gallery.remove(["00002.jpg", "00003.jpg"])
     assert sorted(gallery.about.names["identity"].values()) == ["ann", "bob"]  # a name goes with its last image
-
-
-def test_integers_come_back_as_integers_beside_names(new_place):
     gallery = small(at=new_place())
     assert gallery.labels().ids.dtype == gallery.search(vectors(1), 2, model="a1").cams.dtype == np.int64
     gallery = Gallery.build(vectors(3), names(3), [0, 1, 2], ["a", "b", "c"], model="a1", at=new_place())
@@ -332,7 +321,7 @@ def test_integers_come_back_as_integers_beside_names(new_place):
 
 
 @pytest.mark.parametrize(("kept", "strange", "both"), [([7, 8], "ann", "7|integers"), (["ann", "bob"], 7, "'ann'.*7")])
-def test_numbers_mixed_with_text_are_refused_wherever_labels_enter(new_place, kept, strange, both):
+def test_numbers_mixed_with_text_are_refused(new_place, kept, strange, both):
     gallery, query = Gallery.build(vectors(2), names(2), kept, kept, model="a1", at=new_place()), vectors(1)
     for ids, cams in (([strange], None), (None, [strange])):
         with pytest.raises(InputError, match=both):
@@ -348,17 +337,14 @@ def test_numbers_mixed_with_text_are_refused_wherever_labels_enter(new_place, ke
     assert len(gallery) == 2
 
 
-def test_a_gallery_and_matches_are_printed_in_a_line():
+def test_repr_of_gallery_and_matches():
     gallery = small()
-    assert str(gallery) == "Gallery(12 images, 8 numbers each, flat, model a1, no threshold)"
     gallery.about.threshold = 2.0
-    assert str(gallery).endswith("threshold 2.000)")
-    assert (
-        str(gallery.search(vectors(3), 5, model="a1")) == "Matches(3 queries, 5 images each at most, 3 queries unknown)"
-    )
+    assert "12 images" in str(gallery) and "threshold 2.000" in str(gallery)
+    assert "3 queries unknown" in str(gallery.search(vectors(3), 5, model="a1"))
 
 
-def test_what_is_not_known_comes_back_so_and_equals_nothing(new_place):
+def test_unknown_labels_are_returned_as_unknown_and_match_nothing(new_place):
     nan = float("nan")
     ids, cams = ["a", "b", nan, "", "-1.0", None], [1.0, nan, 2, -1, 1, None]
     gallery = Gallery.build(np.eye(6), names(6), ids, cams, [nan, 5.0, None, 7, -1, 0], model="a1", at=new_place())
@@ -383,8 +369,7 @@ def test_what_is_not_known_comes_back_so_and_equals_nothing(new_place):
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_a_search_ranks_as_an_evaluation_does(seed):
-    """With unknown identities and cameras on both sides: the average precision of what is found is that of evaluate."""
+def test_search_ranks_like_an_evaluation(seed):
     rng = np.random.default_rng(seed)
     queries, features = rng.standard_normal((4, WIDTH)), rng.standard_normal((15, WIDTH))
     ids, cams = rng.integers(1, 4, 4), rng.choice([-1, 0, 1], 4)
@@ -402,8 +387,7 @@ def test_a_search_ranks_as_an_evaluation_does(seed):
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-46, 1e-300, 1e-320, 1e30, 1e100])
-def test_float64_features_are_normalised_before_they_become_float32(new_place, scale):
-    """However small or large: of values below float32's range nothing would be left."""
+def test_float64_features_are_normalised_in_float64(new_place, scale):
     features, queries = vectors(7).astype(np.float64), vectors(3, seed=1).astype(np.float64)
     gallery = Gallery.build(scale * features[:4], names(4), np.arange(4), model="a1", at=new_place())
     gallery.add(scale * features[4:], names(3, 4), np.arange(4, 7), model="a1")
