@@ -76,22 +76,14 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """List the checkpoints of a run, newest first; the list is empty if the folder does not exist.
-
-    Raises:
-        InputError: the folder cannot be listed.
-    """
+    """List the checkpoints of a run, newest first; the list is empty if the folder does not exist."""
     files = list_folder(folder, "*.pt")
     current = [path for path in (folder / CURRENT, folder / PREVIOUS) if path in files]
     return current + list(task_checkpoints(folder).values())[::-1]
 
 
 def task_checkpoints(folder: Path) -> dict[int, Path]:
-    """Map the number of each finished task (from 1) to its checkpoint, and ignore files with other names.
-
-    Raises:
-        InputError: the folder cannot be listed.
-    """
+    """Map the number of each finished task (from 1) to its checkpoint, and ignore files with other names."""
     numbered = ((path.stem.removeprefix("task-"), path) for path in list_folder(folder, "task-*.pt"))
     return dict(sorted((int(number), path) for number, path in numbered if number.isdecimal()))
 
@@ -143,11 +135,7 @@ def _require_whole(state: dict[str, Any], path: Path) -> None:
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """Add the path of the checkpoint to errors that occur while objects load parts of it.
-
-    Raises:
-        InputError: a part of the checkpoint does not fit the object that loads it.
-    """
+    """Add the path of the checkpoint to errors that occur while objects load parts of it."""
     try:
         yield
     except Exception as error:  # a damaged part may have any value and so may cause any exception
@@ -204,12 +192,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Restore the states that :func:`random_state` returned.
-
-    Raises:
-        ValueError: the position of numpy's generator is out of range, which numpy does not check. Other invalid states
-            raise errors of several types in torch and Python.
-    """
+    """Restore the states that :func:`random_state` returned."""
     torch.set_rng_state(state["torch"])
     if "cuda" in state and torch.cuda.is_initialized():  # a run may resume on a different machine
         torch.cuda.set_rng_state(state["cuda"])

@@ -93,11 +93,7 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
 
 
 def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Iterator[Layer]:
-    """Yield the name of each source of :func:`load_config`, with the keys that it sets, in order of application.
-
-    Raises:
-        InputError: a file is missing or is not a YAML mapping, or a key has no value.
-    """
+    """Yield the name of each source of :func:`load_config`, with the keys that it sets, in order of application."""
     given = _given(overrides, report=False)
     yield from chain.from_iterable(_stacks(files, given))
     yield COMMAND_LINE, given
@@ -163,9 +159,6 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
         name: a path, or the name of a config file of lreid, such as ``configs/benchmarks/vehicles.yaml``,
             ``benchmarks/vehicles`` or ``vehicles``.
         folder: folder to which the path is relative.
-
-    Raises:
-        InputError: the file does not exist, or several config files of lreid have this name.
     """
     local = folder / name
     if os.path.exists(local) and not local.is_dir():

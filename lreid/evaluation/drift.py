@@ -38,9 +38,6 @@ def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metri
 
     Returns:
         Mean distance over the n images, in float64. Features of length 0 stay unscaled.
-
-    Raises:
-        InputError: the shapes differ or are not (n, D), a value is not finite, or the metric is unknown.
     """
     if metric not in ("euclidean", "cosine"):
         raise InputError(f"metric {metric!r}: unknown; use euclidean or cosine")
@@ -73,9 +70,6 @@ class DriftRecorder:
         curves: for each set of images, four lists with one number per update of the network. ``step`` is the
             :func:`feature_drift` of each update, and ``since_switch`` the drift since the start of the new task.
             ``step_cosine`` and ``since_switch_cosine`` are the same by cosine distance, as in Fig. 2 left.
-
-    Raises:
-        InputError: a feature is not finite.
     """
 
     def __init__(self, model: Embedder, images: Mapping[str, np.ndarray | Images], *, steps: int) -> None:

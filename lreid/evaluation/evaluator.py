@@ -74,11 +74,7 @@ class Evaluator:
         return [path for test in self.tests for images in (test.query, test.gallery) for path in images.skipped]
 
     def try_index(self, dim: int) -> None:
-        """Check that an index can be built for every gallery from features of length ``dim``.
-
-        Raises:
-            InputError: see :meth:`lreid.retrieval.FaissIndex.check`.
-        """
+        """Check that an index can be built for every gallery from features of length ``dim``."""
         if self.index:
             for split in (split for test in self.tests for split in test.splits):
                 self.index.check(len(split.gallery), dim)
@@ -106,9 +102,6 @@ class Evaluator:
             once: function that calls its argument in one process only, and returns the result in all processes.
             task: number of the finished task (from 0), under which gallery features are stored; None stores no
                 features.
-
-        Raises:
-            InputError: the stored features of an earlier task are missing or damaged.
         """
         figures = []
         for place, test in enumerate(self.tests):

@@ -123,9 +123,6 @@ def gradient_norms(loss: Tensor, features: Tensor) -> Tensor:
 
     Returns:
         Euclidean norms (B,) float64 on the CPU, 0 where the loss does not depend on a feature.
-
-    Raises:
-        InputError: the features do not require a gradient.
     """
     if not features.requires_grad:
         raise InputError("features carry no gradient; compute them and the loss outside torch.no_grad")

@@ -58,9 +58,6 @@ def score(
         features: features of the test set's queries and gallery images.
         searches: search object for each split; if empty, queries are compared with every gallery image.
         rerank, device: see :func:`lreid.retrieval.evaluate`.
-
-    Raises:
-        InputError: no query of a split has a match.
     """
     results = []
     for split, search in zip(test.splits, searches or [None] * len(test.splits), strict=True):
@@ -111,9 +108,6 @@ def row_of(
         impostor, or if the gallery is re-ranked. Open-set rates always compare single images by cosine similarity, even
         with another metric or with tracks. With ``cost`` and an index, the entry ``index`` contains the index's name,
         its ``depth`` and the values of :class:`lreid.retrieval.IndexCost`.
-
-    Raises:
-        InputError: no query has a match.
     """
     searches = searches_of(test, features[1], index)
     result = average_evaluations(score(test, features, searches, rerank=rerank, device=device))

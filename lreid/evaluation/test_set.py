@@ -171,11 +171,7 @@ class TestSet(ListedTest):
     gallery: Images | TrackletImages
 
     def require_match(self) -> None:
-        """Check before training that the test set can be evaluated.
-
-        Raises:
-            InputError: no query has a match.
-        """
+        """Check before training that the test set can be evaluated."""
         query, gallery = self.labels
         rows, columns = SameIdentity(gallery.ids)(query.ids)
         if not len(rows):

@@ -21,9 +21,6 @@ def distances(a: Tensor, b: Tensor, metric: Distance) -> Tensor:
     """Compute distances of all pairs: ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)`` float64.
 
     With ``metric="cosine"``, the distance is the negative dot product.
-
-    Raises:
-        ValueError: the metric is unknown.
     """
     if metric == "cosine":
         return -a @ b.T
@@ -57,11 +54,7 @@ def without_column(matrix: Tensor, left_out: Tensor) -> Tensor:
 
 
 def log_probabilities(scores: Tensor, temperature: float) -> Tensor:
-    """Compute the log-softmax of each row of ``scores / temperature``, in float64.
-
-    Raises:
-        ValueError: the temperature is not above 0.
-    """
+    """Compute the log-softmax of each row of ``scores / temperature``, in float64."""
     check_temperature(temperature)
     return (scores.double() / temperature).log_softmax(1)
 
@@ -83,9 +76,6 @@ def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns:
         Means ``(N, D)`` in the dtype of ``features`` (summed in float64), and their labels ``(N,)`` in ascending order.
-
-    Raises:
-        ValueError: a shape is wrong.
     """
     means, names, _ = label_means(features, labels)
     return means.to(features.dtype), names

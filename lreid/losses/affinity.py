@@ -24,9 +24,6 @@ def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0
 
     Returns:
         Scalar in the dtype of ``student`` (float32 for half precision); 0 for fewer than two rows.
-
-    Raises:
-        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_pairs(student, teacher)
     new, old = log_affinities(student, temperature), log_affinities(teacher.detach(), temperature)  # (B, B)
@@ -34,11 +31,7 @@ def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0
 
 
 def log_affinities(features: Tensor, temperature: float) -> Tensor:
-    """Compute the log-softmax of each row's cosines to all rows, including itself: ``(B, D)`` to ``(B, B)`` float64.
-
-    Raises:
-        ValueError: the temperature is not above 0.
-    """
+    """Compute the log-softmax of each row's cosines to all rows, including itself: ``(B, D)`` to ``(B, B)`` float64."""
     directions = unit(features.double())
     return log_probabilities(directions @ directions.T, temperature)
 

@@ -21,9 +21,6 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
 
     Returns:
         Scalar in the dtype of ``features`` (float32 for half precision); 0 for a batch of one identity.
-
-    Raises:
-        ValueError: a shape is wrong.
     """
     check_rows(features, labels)
     own, other = hardest_distances(features.double(), labels)  # (B,), (B,)
@@ -43,9 +40,6 @@ def stability_loss(student_vertices: Tensor, teacher_vertices: Tensor) -> Tensor
 
     Returns:
         Scalar in ``[0, 4]`` in the dtype of ``student_vertices`` (float32 for half precision).
-
-    Raises:
-        ValueError: the shapes do not match.
     """
     check_alike(student_vertices, teacher_vertices, "student_vertices and teacher_vertices", "(V, D)")
     moved = unit(student_vertices.double()) - unit(teacher_vertices.detach().double())  # (V, D)
@@ -70,9 +64,6 @@ def smoothed_cross_entropy(
 
     Returns:
         Scalar in the dtype of ``logits`` (float32 for half precision).
-
-    Raises:
-        ValueError: a shape is wrong.
     """
     check_rows(logits, labels, "logits")
     log_probs = logits.double().log_softmax(1)  # (B, K)

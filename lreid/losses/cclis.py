@@ -46,9 +46,6 @@ def sample_nce_loss(
 
     Returns:
         Scalar in the dtype of ``scores`` (float32 for half precision); 0 for an empty batch.
-
-    Raises:
-        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_rows(scores, labels, "scores")
     if weights.shape != labels.shape:
@@ -87,9 +84,6 @@ def prototype_relation_loss(
     Returns:
         Scalar in the dtype of ``student_scores`` (float32 for half precision); 0 if there are fewer than two previous
         classes.
-
-    Raises:
-        ValueError: the shapes do not match, or a temperature is not above 0.
     """
     check_alike(student_scores, teacher_scores, "student_scores and teacher_scores", "(B, C_old)")
     log_old = log_probabilities(teacher_scores.detach(), teacher_temperature)  # (B, C_old)
@@ -117,9 +111,6 @@ def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.
     Returns:
         Scores ``(N,)`` in the dtype of ``scores`` (float32 for half precision); they are above 0 unless a softmax
         underflows.
-
-    Raises:
-        ValueError: the shapes do not match, a label has no prototype, or the temperature is not above 0.
     """
     check_rows(scores, labels, "scores")
     classes = scores.shape[1]

@@ -23,9 +23,6 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
 
     Returns:
         Scalar in the dtype of ``projections`` (float32 for half precision); 0 for one image.
-
-    Raises:
-        ValueError: a shape is wrong, or the temperature is not above 0.
     """
     if projections.ndim != 3 or projections.shape[1] != 2:
         raise ValueError(f"projections must be (B, 2, D), got shape {tuple(projections.shape)}")

@@ -24,9 +24,6 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
 
     Returns:
         New images ``(B, C, H, W)`` in the dtype of ``images``.
-
-    Raises:
-        ValueError: the shape is wrong, or there is only one image, for which the batch has no variance.
     """
     if images.ndim != 4 or len(images) < 2:
         raise ValueError(f"images must be (B, C, H, W) with B of 2 or more, got shape {tuple(images.shape)}")
@@ -55,9 +52,6 @@ def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
 
     Returns:
         ``(B, C, H, W)``.
-
-    Raises:
-        ValueError: the shapes do not match.
     """
     channels = images.shape[1] if images.ndim == 4 else 0
     weights = 9 * channels * channels // max(groups, 1)

@@ -20,9 +20,6 @@ def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tens
 
     Returns:
         Scalar in the dtype of ``student_logits`` (float32 for half precision); 0 if no logits are stored.
-
-    Raises:
-        ValueError: the shapes do not match.
     """
     check_logits(student_logits, teacher_logits)
     stored = teacher_logits.detach().double()  # (B, K_old)

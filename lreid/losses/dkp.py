@@ -27,9 +27,6 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
 
     Returns:
         Scalar in the dtype of ``features`` (float32 for half precision); 0 for a batch of one identity.
-
-    Raises:
-        ValueError: a shape is wrong.
     """
     if features.ndim != 3 or features.shape[1] < 2 or labels.shape != features.shape[:1]:
         raise ValueError(
@@ -57,9 +54,6 @@ def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[T
 
     Returns:
         Means and standard deviations, both ``(N, D)`` in the precision of ``means``, and ascending labels ``(N,)``.
-
-    Raises:
-        ValueError: the shapes do not match.
     """
     check_alike(means, deviations, "means and deviations", "(n, D)")
     centers, names = class_means(means.double(), labels)
@@ -101,9 +95,6 @@ def dkp_pkt_loss(
 
     Returns:
         Scalar in the dtype of ``features`` (float32 for half precision).
-
-    Raises:
-        ValueError: the shapes do not match, or a temperature is not above 0.
     """
     check_alike(means, deviations, "means and deviations", "(P, D)")
     check_alike(means, noise, "means and noise", "(P, D)")

@@ -35,9 +35,6 @@ def split_episode(labels: Tensor, num_support: int, device: torch.device | None 
         labels: ``(B,)`` integers, in any order.
         num_support: number of supports per label, at least 1. A label with at most ``num_support`` rows has no query.
         device: device of the result (default: the device of ``labels``).
-
-    Raises:
-        ValueError: ``labels`` is not ``(B,)``, ``num_support`` is below 1, or the batch has no query.
     """
     if labels.ndim != 1:
         raise ValueError(f"labels must be (B,), got shape {tuple(labels.shape)}")
@@ -78,9 +75,6 @@ def prototype_logits(features: Tensor, episode: Episode, metric: Distance = "sqe
 
     Returns:
         ``(Q, N)`` float64.
-
-    Raises:
-        ValueError: the metric is unknown.
     """
     features = features.double()
     queries, centers = features[episode.query], prototypes(features, episode)  # (Q, D), (N, D)

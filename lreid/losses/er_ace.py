@@ -28,9 +28,6 @@ def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None
     Returns:
         Scalar in the dtype of ``logits`` (float32 for half precision). For a batch with one class, the loss in the
         paper's form is 0.
-
-    Raises:
-        ValueError: ``logits`` is not ``(B, K)`` with one row for each label.
     """
     check_rows(logits, labels, "logits")
     labels = labels.to(logits.device, non_blocking=True)

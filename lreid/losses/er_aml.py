@@ -48,9 +48,6 @@ def sample_pairs(
 
     Returns:
         Row numbers, on the CPU. Row ``i < B`` is image i of the batch, and row ``B + j`` is image j in the memory.
-
-    Raises:
-        ValueError: a tensor of labels is not one-dimensional, or ``negatives`` is unknown.
     """
     if negatives not in ("incoming", "all"):
         raise ValueError(f"unknown negatives {negatives!r}; use incoming or all")
@@ -107,9 +104,6 @@ def er_aml_loss(
 
     Returns:
         Scalar in the dtype of ``anchors`` (float32 for half precision); 0, with a gradient of 0, if V is 0.
-
-    Raises:
-        ValueError: the shapes do not match, a negative has the label of its anchor, or a temperature is not above 0.
     """
     _check_shapes(anchors, positives, negatives)
     check_rows(anchors, labels, "anchors")
@@ -142,9 +136,6 @@ def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *
 
     Returns:
         Scalar in the dtype of ``anchors`` (float32 for half precision); 0, with a gradient of 0, if V is 0.
-
-    Raises:
-        ValueError: the shapes do not match, or the margin is not above 0.
     """
     _check_shapes(anchors, positives, negatives)
     anchor, positive, negative = (_normalized(features) for features in (anchors, positives, negatives))

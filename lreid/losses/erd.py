@@ -38,9 +38,6 @@ def erd_losses(
 
     Returns:
         Both terms, scalars in the dtype of ``student`` (float32 for half precision).
-
-    Raises:
-        ValueError: a shape, a type or an option is invalid, or a part has no query or no image.
     """
     check_rows(student, labels, "student")
     check_rows(teacher, labels, "teacher")

@@ -28,9 +28,6 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
 
     Returns:
         Weight of the new network, in [-1, 1].
-
-    Raises:
-        ValueError: the shapes do not match, there is no image, or the scale is not above 0.
     """
     return 1 - _row_mean(new, old, scale, overlap=False)
 
@@ -65,9 +62,6 @@ def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alp
 
     Returns:
         A new state dict with the names, shapes and types of ``new``.
-
-    Raises:
-        ValueError: names differ, or shapes do not match.
     """
     if new.keys() != old.keys():
         raise ValueError(f"not the same network: only one of the two has {sorted(new.keys() ^ old.keys())[0]}")
@@ -106,9 +100,6 @@ def pad_ema(
 
     Returns:
         A new state dict for the teacher.
-
-    Raises:
-        ValueError: names or shapes differ, or the momentum is outside [0, 1].
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be in [0, 1], got {momentum}")

@@ -25,9 +25,6 @@ def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | 
 
     Returns:
         Scalar in the dtype of ``student_logits`` (float32 for half precision).
-
-    Raises:
-        ValueError: the shapes do not match.
     """
     check_rows(student_logits, labels, "student_logits")
     logits = student_logits.double()

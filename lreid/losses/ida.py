@@ -40,9 +40,6 @@ def discriminant_alignment_loss(
 
     Returns:
         Scalar in the dtype of ``student`` (float32 for half precision); 0 for a single anchor.
-
-    Raises:
-        ValueError: a shape or an option is invalid, or there is no image or no anchor.
     """
     if student.ndim != 2 or student.shape != teacher.shape or len(student) == 0:
         raise ValueError(

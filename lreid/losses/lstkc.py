@@ -40,9 +40,6 @@ def lstkc_rskt_loss(
 
     Returns:
         Scalar in the dtype of ``student`` (float32 for half precision); 0 for fewer than two rows.
-
-    Raises:
-        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_rows(student, labels, "student")
     check_pairs(student, teacher)
@@ -100,9 +97,6 @@ def lstkcpp_dual_loss(
 
     Returns:
         Scalar in the dtype of ``student`` (float32 for half precision); 0 for fewer than two rows.
-
-    Raises:
-        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_rows(student, labels, "student")
     check_pairs(student, short, "short")

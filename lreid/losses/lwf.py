@@ -23,9 +23,6 @@ def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, 
 
     Returns:
         Scalar in the dtype of ``student_logits`` (float32 for half precision); 0 if there is no old class.
-
-    Raises:
-        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_logits(student_logits, teacher_logits)
     check_temperature(temperature)

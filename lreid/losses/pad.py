@@ -38,9 +38,6 @@ def pad_viskd_loss(
 
     Returns:
         Scalar in the dtype of ``student_logits`` (float32 for half precision).
-
-    Raises:
-        ValueError: the shapes do not match, there are no features, or the temperature is not above 0.
     """
     check_alike(student_logits, teacher_logits, "student_logits and teacher_logits", "(B, C)")
     if not student_features or len(student_features) != len(teacher_features):
@@ -73,9 +70,6 @@ def pad_image_text_loss(images: Tensor, texts: Tensor, labels: Tensor) -> Tensor
 
     Returns:
         Scalar in the dtype of ``images`` (float32 for half precision).
-
-    Raises:
-        ValueError: the shapes do not match.
     """
     check_alike(images, texts, "images and texts", "(B, D)")
     check_rows(images, labels, "images")
@@ -104,9 +98,6 @@ def pad_text_anchor_loss(
 
     Returns:
         Scalar in the dtype of ``images`` (float32 for half precision).
-
-    Raises:
-        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_alike(texts, anchors, "texts and anchors", "(C, D)")
     if images.ndim != 2 or images.shape[1] != texts.shape[1]:

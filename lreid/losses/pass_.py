@@ -23,9 +23,6 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         Images ``(4B, C, H, W)`` and labels ``(4B,)``. The unrotated images come first, then all images rotated by 90
         degrees, and so on. After ``k`` quarter turns, an image of label ``y`` has the label ``4y + k``. The columns
         ``0::4`` of a classifier belong to unrotated images.
-
-    Raises:
-        ValueError: a shape is wrong.
     """
     if images.ndim != 4 or labels.shape != images.shape[:1]:
         raise ValueError(
@@ -52,9 +49,6 @@ def prototype_radius(features: Tensor, labels: Tensor) -> float:
 
     Returns:
         Standard deviation per feature dimension, in the units of the features; 0 if every class has one image.
-
-    Raises:
-        ValueError: a shape is wrong.
     """
     means, _, place = label_means(features, labels)
     squares = (features.double() - means[place]).square().mean(1)  # (B,)
@@ -95,9 +89,6 @@ def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
     Returns:
         Scalar in the dtype of ``student`` (float32 for half precision).
-
-    Raises:
-        ValueError: the shapes differ.
     """
     if student.shape != teacher.shape:
         raise ValueError(

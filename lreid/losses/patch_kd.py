@@ -24,9 +24,6 @@ def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperatu
 
     Returns:
         Scalar in the dtype of ``student_logits`` (float32 for half precision).
-
-    Raises:
-        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_logits(student_logits, teacher_logits)
     log_new = log_probabilities(student_logits, temperature)  # (B, K)
@@ -50,9 +47,6 @@ def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
 
     Returns:
         Scalar in the dtype of ``logits`` (float32 for half precision).
-
-    Raises:
-        ValueError: a shape is wrong, or the temperature is not above 0.
     """
     return patchkd_kd_loss(logits, logits, temperature=temperature)
 
@@ -73,9 +67,6 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
     Returns:
         Scalar in the dtype of ``student`` (float32 for half precision); 0 if each set has one vector.
-
-    Raises:
-        ValueError: the shapes do not match.
     """
     if student.ndim != 3 or teacher.ndim != 3 or student.shape[:2] != teacher.shape[:2]:
         raise ValueError(
@@ -98,9 +89,6 @@ def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
 
     Returns:
         Scalar in the dtype of ``features`` (float32 for half precision), in [-1, 1].
-
-    Raises:
-        ValueError: the number of rows is not a multiple of ``patches``.
     """
     if features.ndim != 2 or patches < 1 or len(features) % patches:
         raise ValueError(f"features must be (n * {patches}, D), got shape {tuple(features.shape)}")
@@ -122,9 +110,6 @@ def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
 
     Returns:
         Features ``(n, k, C)``; ``flatten(0, 1)`` makes the k patches of an image consecutive rows.
-
-    Raises:
-        ValueError: the shapes do not match.
     """
     if (
         feature_map.ndim != 4

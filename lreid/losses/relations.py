@@ -51,9 +51,6 @@ def mean_squared_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
     Returns:
         Scalar in the dtype of ``student`` (float32 for half precision); 0 for no rows.
-
-    Raises:
-        ValueError: an argument is not ``(B, D)``, or the shapes differ.
     """
     check_alike(student, teacher, "student and teacher")
     squares = (student.double() - teacher.detach().double()).square()  # (B, D)
@@ -61,11 +58,7 @@ def mean_squared_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def log_relations(vectors: Tensor, temperature: float) -> Tensor:
-    """Compute the log-softmax of each row's dot products with all other rows: ``(n, D)`` to ``(n, n - 1)`` float64.
-
-    Raises:
-        ValueError: the temperature is not above 0.
-    """
+    """Compute the log-softmax of each row's dot products with all other rows: ``(n, D)`` to ``(n, n - 1)`` float64."""
     exact = vectors.double()
     return log_probabilities(without_self(exact @ exact.T), temperature)
 

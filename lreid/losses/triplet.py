@@ -64,9 +64,6 @@ def hardest_distances(
         Distances to the farthest point with the same label and to the nearest point with another label, both ``(B,)``
         float64. The distance to the nearest point with another label is infinite if there is no such point. As in the
         official code of BoT and AKA, distances below 1e-6 count as 1e-6 and have no gradient.
-
-    Raises:
-        ValueError: ``labels`` is not ``(B,)``.
     """
     if labels.ndim != 1:
         raise ValueError(f"labels must be (B,), got shape {tuple(labels.shape)}")

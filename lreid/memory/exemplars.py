@@ -19,9 +19,6 @@ def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -
         exemplars: maximum number of images.
         exemplar_mib: maximum size of the pixels of all images in MiB; 0 means no limit.
         height, width: size in pixels of an image with three colour channels.
-
-    Raises:
-        ArgumentError: ``exemplars`` or ``exemplar_mib`` is below 0.
     """
     require(exemplars >= 0, "exemplars", exemplars, "0 or more")
     require(exemplar_mib >= 0, "exemplar_mib", exemplar_mib, "0 or more")
@@ -64,9 +61,6 @@ class ExemplarStore:
 
     Args:
         budget: maximum number of images.
-
-    Raises:
-        ValueError: ``budget`` is below 0.
     """
 
     of_stream: ClassVar[bool] = False  # True for a memory that is filled batch by batch
@@ -122,11 +116,7 @@ class ExemplarStore:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned.
-
-        Raises:
-            ValueError: the state contains more images than the budget allows.
-        """
+        """Restore a state that :meth:`state_dict` returned."""
         images, labels = state["images"], state["labels"].numpy()
         images = ImagePaths(*images) if isinstance(images, tuple) else images.numpy()
         extras = {name: values.numpy() for name, values in state["extras"].items()}
@@ -229,9 +219,6 @@ class ExemplarMemory(ExemplarStore):
         images, labels, extras: see :class:`~lreid.memory.ExemplarStore`. Images are ordered by task, then by identity,
             then from best to worst. With ``importance``, images of an identity have no order.
         seen: number of identities added so far, including identities that are not stored.
-
-    Raises:
-        ValueError: ``budget`` is below 0 or ``least`` below 1.
     """
 
     def __init__(
@@ -258,9 +245,6 @@ class ExemplarMemory(ExemplarStore):
             labels: (n,) integers; every identity must be new.
             values: values for the selection: (n, D) features, or for ``importance`` (n,) scores of 0 or more.
             kept_scores: for ``importance``: scores (len(self),) of the images that are in the memory.
-
-        Raises:
-            ValueError: an identity is already in the memory, or there is not one score per image.
         """
         from lreid.memory.selection import draw_by_score, importance_weights, select
 

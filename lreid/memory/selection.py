@@ -51,9 +51,6 @@ def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.nda
 
     Returns:
         Row numbers (min(count, n),) in the order of the draw.
-
-    Raises:
-        ValueError: the scores are not (n,), or a score is negative or not finite.
     """
     scores = _checked(scores, len(scores))
     with np.errstate(divide="ignore"):
@@ -70,9 +67,6 @@ def importance_weights(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     Returns:
         (n,) float64 weights, which sum to 1 per identity. If all scores of an identity are 0, its images get equal
         weights.
-
-    Raises:
-        ValueError: the scores are not (n,), or a score is negative or not finite.
     """
     scores = _checked(scores, len(labels))
     _, identity, images = np.unique(labels, return_inverse=True, return_counts=True)

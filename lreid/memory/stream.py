@@ -38,9 +38,6 @@ class StreamMemory(ExemplarStore):
             of the :meth:`add` call that stored it.
         seen: number of images of the stream so far.
         steps: number of calls of :meth:`add` so far.
-
-    Raises:
-        ValueError: the policy is unknown, or the budget is below 0.
     """
 
     of_stream = True
@@ -82,9 +79,6 @@ class StreamMemory(ExemplarStore):
             images: m images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only images that are kept are read.
             labels: (m,) integers.
             extras: additional values by name, (m,) or (m, K); K may grow. Images without a value get NaN.
-
-        Raises:
-            ValueError: the size or kind of images has changed, or the policy ``scored`` gets no scores.
         """
         count = len(labels)
         extras |= {

@@ -79,11 +79,7 @@ def method_class(name: str) -> type[Method]:
 
 
 def method_defaults(cls: type[Method]) -> dict[str, Any]:
-    """Return the options of a method with their defaults, including the options of its base classes.
-
-    Raises:
-        ArgumentError: an option of the method has no default value.
-    """
+    """Return the options of a method with their defaults, including the options of its base classes."""
     options: dict[str, Any] = {}
     for base in cls.__mro__:
         for name, default in vars(base).get("defaults", {}).items():

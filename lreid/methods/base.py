@@ -292,11 +292,7 @@ class Method:
         return copies | {"memory": self.memory.state_dict()} | own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned.
-
-        Raises:
-            KeyError: the state lacks a teacher, a memory or an attribute in ``saves`` that the method needs.
-        """
+        """Restore a state that :meth:`state_dict` returned."""
         for name, function in self.copies.items():
             setattr(self, name, None)
             if (self.keeps_teacher or name != "teacher") and state[name] is not None:

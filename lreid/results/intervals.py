@@ -22,9 +22,6 @@ def gain_interval(
 
     Returns:
         Lower and upper end of ``mAP(after) - mAP(before)``, in the unit of the average precisions.
-
-    Raises:
-        ValueError: there is no identity.
     """
     gains, weights = np.subtract(after, before), np.asarray(queries, np.float64)  # (n,)
     if not len(gains):

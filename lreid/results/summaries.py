@@ -224,9 +224,6 @@ def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
           ``accuracy_forgetting``, a drop of accuracy is positive and a gain negative, unlike in ``forgetting`` of
           :func:`summarise_run`. After one task, ``accuracy_forgetting`` is None. In the official code of ER-ACE, the
           last accuracy is also a candidate for the best accuracy, so that a gain counts as 0.
-
-    Raises:
-        InputError: there is no row, or row t does not have t + 1 numbers.
     """
     if not matrix or any(len(row) != task + 1 for task, row in enumerate(matrix)):
         raise InputError("accuracy matrix: row t, from 0, must contain the accuracies on tasks 0 to t")

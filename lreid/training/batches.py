@@ -62,12 +62,7 @@ class Batching:
     def sampler(
         self, method: Method, task: Task, records: Sequence[Record], exemplars: Sequence[int] | np.ndarray = ()
     ) -> Sampler:
-        """Create the sampler of a task's batches from the image records and the labels of exemplars.
-
-        Raises:
-            ArgumentError: the task or a batch is too small, the method does not support this kind of batch, or the
-                processes of the run cannot share a batch evenly.
-        """
+        """Create the sampler of a task's batches from the image records and the labels of exemplars."""
         labels = [record.pid for record in records]
         common: dict[str, Any] = {
             "seed": (self.seed, task.index),
@@ -139,11 +134,7 @@ class Batching:
         return self.augment.on_device(to_device(prepared, self.device), changes)
 
     def epoch_steps(self, method: Method, task: Task) -> int:
-        """Number of batches per epoch of a task.
-
-        Raises:
-            ArgumentError: see :meth:`sampler`.
-        """
+        """Number of batches per epoch of a task."""
         return self.sampler(method, task, task.records).batches_per_epoch
 
     def batches(self, method: Method, task: Task, *, first: int = 0) -> TaskBatches:
@@ -152,9 +143,6 @@ class Batching:
         Args:
             method, task: the method, and the task whose images the batches contain.
             first: number of the first batch.
-
-        Raises:
-            InputError: an image cannot be read, or :meth:`sampler` raises an error.
         """
         images = Images(
             task.records,

@@ -39,9 +39,6 @@ def take_gpu(name: str) -> None:
 
     Call this function before any other use of a device, because every process would otherwise use memory of the first
     GPU.
-
-    Raises:
-        ArgumentError: ``name`` is a numbered GPU such as ``cuda:1``, or there are more processes than GPUs.
     """
     if not _is_one_of_several() or name == "cpu" or not torch.cuda.is_available():
         return
@@ -58,11 +55,7 @@ def take_gpu(name: str) -> None:
 
 
 def join(device: torch.device) -> None:
-    """Connect to the other processes of ``torchrun``; without ``torchrun``, do nothing.
-
-    Raises:
-        InputError: the processes cannot connect to each other.
-    """
+    """Connect to the other processes of ``torchrun``; without ``torchrun``, do nothing."""
     if not _is_one_of_several() or dist.is_initialized():
         return
     on_gpu = device.type == "cuda"

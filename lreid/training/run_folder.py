@@ -43,9 +43,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         path: path of the folder. The folder is created if it does not exist, and deleted at the end if nothing was
             written to it.
         writes: whether this process writes files. If several processes train together, only the first one writes.
-
-    Raises:
-        InputError: the folder cannot be written to, or another run uses the folder.
     """
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
@@ -115,11 +112,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.close()
 
     def may_write(self) -> bool:
-        """Whether this process writes files; call this before every file, because users may move the folder.
-
-        Raises:
-            InputError: the folder was renamed, deleted or replaced, so its path may lead to another run.
-        """
+        """Whether this process writes files; call this before every file, because users may move the folder."""
         if not self.writes:
             return False
         with suppress(OSError):
@@ -138,20 +131,12 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             raise InputError(f"{self.path}: cannot be written to ({error.strerror}); choose another --out") from None
 
     def save_current(self, state: dict[str, Any]) -> None:
-        """Save a checkpoint within a task; the previous checkpoint is kept until the task is finished.
-
-        Raises:
-            InputError: the file cannot be written; earlier checkpoints are kept.
-        """
+        """Save a checkpoint within a task; the previous checkpoint is kept until the task is finished."""
         if self.may_write():
             save_checkpoint(self.checkpoints / CURRENT, state, previous=self.checkpoints / PREVIOUS)
 
     def save_task(self, index: int, state: dict[str, Any]) -> None:
-        """Save the checkpoint of a finished task; ``index`` counts tasks from 0, but file names count from 1.
-
-        Raises:
-            InputError: the file cannot be written; earlier checkpoints are kept.
-        """
+        """Save the checkpoint of a finished task; ``index`` counts tasks from 0, but file names count from 1."""
         if self.may_write():
             save_checkpoint(self.checkpoints / f"task-{index + 1:02d}.pt", state)
             for name in (CURRENT, PREVIOUS):

@@ -103,11 +103,7 @@ class Trainer:
         }
 
     def resume(self, checkpoint: dict[str, Any]) -> None:
-        """Continue from a checkpoint's position; the caller restores model, method and results before this call.
-
-        Raises:
-            ValueError: the position is beyond the end of the task.
-        """
+        """Continue from a checkpoint's position; the caller restores model, method and results before this call."""
         self.at, self.saved = Position(**checkpoint["position"]), checkpoint
         remaining = slice(self.at.task, self.at.task + 1)  # empty if the run was finished
         tasks = zip(self.epochs[remaining], self.epoch_steps[remaining], strict=True)
@@ -281,11 +277,7 @@ class Trainer:
     # ------------------------------------------------------------ checkpoints and results
 
     def _save_if_due(self, updates: Updates) -> None:
-        """Save a checkpoint if it is time for the next one, or if a signal ends the run.
-
-        Raises:
-            Stopped: this process or another process of the run received a signal.
-        """
+        """Save a checkpoint if it is time for the next one, or if a signal ends the run."""
         steps, minutes = self.options.CHECKPOINT_STEPS, self.options.CHECKPOINT_MINUTES
         waited = time.monotonic() - self.saved_at >= 60 * minutes
         due = waited if minutes > 0 else self.at.step == 0  # 0 means every epoch

@@ -69,12 +69,7 @@ class Updates:
             group["lr"] = rate(first=group.get("first_task", 0)) * group.get("rate_factor", 1.0)
 
     def update(self, batches: Sequence[Batch], observers: Sequence[Observer] = ()) -> None:
-        """Update the parameters by the mean gradient of one or more batches, which are processed one by one.
-
-        Raises:
-            NotFinite: the loss is not finite. On a GPU, the error is raised up to ``CHECK_EVERY`` updates after the
-                loss.
-        """
+        """Update the parameters by the mean gradient of one or more batches, which are processed one by one."""
         self.optimizer.zero_grad(set_to_none=True)
         for batch in batches:
             for each in observers:
@@ -96,11 +91,7 @@ class Updates:
             self.check()
 
     def check(self) -> None:
-        """Check that all losses since the previous check are finite.
-
-        Raises:
-            NotFinite: a loss was not finite.
-        """
+        """Check that all losses since the previous check are finite."""
         if self.unchecked:
             finite = torch.stack([loss for loss, _ in self.unchecked]).isfinite().tolist()
             if not all(finite):
@@ -109,11 +100,7 @@ class Updates:
         self.unchecked.clear()
 
     def check_parameters(self) -> None:
-        """Check all parameters before a checkpoint is saved; a gradient can be infinite even if the loss is finite.
-
-        Raises:
-            NotFinite: a loss or a parameter is not finite.
-        """
+        """Check all parameters before a checkpoint is saved; a gradient can be infinite even if the loss is finite."""
         self.check()
         own = {id(each) for each in self.method.model.parameters()}
         trained = [each for group in self.optimizer.param_groups for each in group["params"]]
