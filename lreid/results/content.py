@@ -231,7 +231,7 @@ def start_results(**given: Any) -> Results:
 
 
 def resumed_results(fresh: Results, saved: Results, path: Path) -> Results:
-    """Return the results in the checkpoint at ``path``, to continue a run, after a comparison with ``fresh`` results."""
+    """Return the results of the checkpoint at ``path``, if its data are those of ``fresh`` results."""
     if saved.get("protocol", fresh["protocol"]) != fresh["protocol"]:
         changed = "images, identities or cameras differ"
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -35,7 +34,7 @@ class StopSignals(AbstractContextManager["StopSignals"]):
     """Turn SIGINT (Ctrl-C), SIGTERM (from a scheduler) and SIGHUP into the exception :class:`~lreid.errors.Stopped`.
 
     SIGHUP is sent when a terminal closes; under nohup, SIGHUP is ignored. If a signal arrives while Python destroys an
-    object, Python discards the exception, so lreid sends the signal again.
+    object, Python discards the exception, and the run ends after its next training step.
 
     Attributes:
         received: the received signal, or None. While signals are :meth:`deferred`, a received signal is handled later.
@@ -52,12 +51,9 @@ class StopSignals(AbstractContextManager["StopSignals"]):
             ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             stops = [stop for stop in STOPS if not (stop is signal.SIGHUP and ignored)]
             self._before = {stop: signal.signal(stop, self._receive) for stop in stops}
-        self._unraisable = sys.unraisablehook
-        sys.unraisablehook = self._swallowed
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        sys.unraisablehook = self._unraisable
         for stop, handler in self._before.items():
             signal.signal(stop, handler)
         # A signal can make a C library fail, which lreid would report as an unreadable file. Any error after a signal
@@ -75,14 +71,6 @@ class StopSignals(AbstractContextManager["StopSignals"]):
             self._deferred = False
         if self.received is not None:
             raise Stopped(self.received)
-
-    def _swallowed(self, event: sys.UnraisableHookArgs) -> None:
-        if not isinstance(event.exc_value, Stopped):
-            self._unraisable(event)
-            return
-        self.received, self._raised = None, False
-        # A thread sends the signal later; a signal sent by this function would be discarded again.
-        threading.Timer(0.01, os.kill, (os.getpid(), event.exc_value.signal)).start()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:

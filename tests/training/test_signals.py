@@ -10,14 +10,6 @@ from lreid.errors import InputError, Stopped
 from lreid.training.signals import StopSignals
 
 
-class SentWhileItIsDestroyed:
-    """Python prints what is raised in here, and goes on."""
-
-    def __del__(self) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0)  # the handler runs here
-
-
 def test_signal_raises_stopped_at_once() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
     try:
@@ -37,14 +29,6 @@ def test_deferred_signal_raises_stopped_after_the_step() -> None:
             done.append("step")
         done.append("never")
     assert done == ["step"] and stops.received == signal.SIGTERM
-
-
-def test_signal_during_object_destruction_is_raised_later(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Stopped, match="SIGTERM"), StopSignals():
-        SentWhileItIsDestroyed()
-        for _ in range(6000):
-            time.sleep(0.01)
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("made", [ValueError("Invalid bounding box"), InputError("a.jpg: cannot be read")])
