@@ -13,7 +13,7 @@ from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.gallery_file import COLUMNS, Stamp, read_gallery, require_gallery, stamp, unchanged, write_gallery
 from lreid.gallery.shards import Shards
 from lreid.gallery.store import About, Paths, Rows, require_keys
-from lreid.utils.files import leftovers, real_path, remove_leftovers, require_replaceable, second_name, sync_folder
+from lreid.utils.files import hard_link, leftovers, real_path, remove_leftovers, require_replaceable, sync_folder
 from lreid.utils.identities import UNKNOWN
 
 EXACT = {1: 1.0, 10: 1.0}  # recall of an exact index, by k
@@ -264,7 +264,7 @@ class FilePlace:
                 chosen.rename(self.path)
             else:
                 with unchanged(self.path, seen):  # the lock prevents other processes from deleting ``aside``
-                    second = second_name(self.path)
+                    second = hard_link(self.path)
                     try:
                         second.replace(aside)
                         chosen.replace(self.path)

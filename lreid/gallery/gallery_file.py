@@ -19,7 +19,7 @@ import numpy as np
 from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.gallery.shards import keys_in, require_kind
 from lreid.retrieval.faiss_library import KINDS, import_faiss, reason_of
-from lreid.utils.files import finish, hold, make_folder, remove_leftovers, require_replaceable, unfinished
+from lreid.utils.files import lock_open_file, make_folder, remove_leftovers, require_replaceable, sync_file, unfinished
 from lreid.utils.reading import misfit, raise_if_unreadable, require_not_newer, require_regular
 
 FORMAT = 1
@@ -66,7 +66,7 @@ def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
     except FileNotFoundError:
         raise InputError(f"{path}: was deleted while this command ran; nothing was written") from None
     try:
-        hold(descriptor)
+        lock_open_file(descriptor)
         if stamp(path) != seen:  # also True if the file was replaced while this process waited for the lock
             raise InputError(
                 f"{path}: another process has changed the file in the meantime; nothing was written, run this again"
@@ -115,7 +115,7 @@ def write_gallery(
             remove_leftovers(path.parent, path.name + version)
         with unfinished(path, private=True) as file:
             _write_content(file, indexes, header, arrays)
-            finish(file, path)
+            sync_file(file, path)
             written = stamp(file.fileno())
             if new:
                 try:

@@ -20,7 +20,7 @@ from typing import Any
 
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
-from lreid.utils.files import hold
+from lreid.utils.files import lock_open_file
 
 CONNECT, CALL = 5.0, 60.0  # seconds to wait for a connection, and for an answer
 TEXT = 65535  # maximum bytes of a text field
@@ -208,7 +208,7 @@ def _require_free(path: Path) -> None:
     if not lock.is_file():
         return
     with open(lock) as file:
-        if not hold(file.fileno(), wait=False):
+        if not lock_open_file(file.fileno(), wait=False):
             raise InputError(
                 f"{path}: another process has opened this database; wait for its end, or for several processes start "
                 "milvus-lite server --host 127.0.0.1 and pass milvus:http://127.0.0.1:PORT"

@@ -17,7 +17,7 @@ from lreid.errors import InputError, NotConfirmed
 from lreid.gallery.gallery import place_of
 from lreid.gallery.named_gallery import NamedGallery
 from lreid.link.cutting import BOXES
-from lreid.link.page import write_page
+from lreid.link.page import write_identities_page
 from lreid.link.record import RECORD_FILE, LinkRecord
 from lreid.utils.files import files_below, list_folder, make_folder, only_one_process, remove_leftovers, write_text
 
@@ -25,7 +25,7 @@ GALLERY, CROPS, TRACKS, PAGE = "people.gallery", "tracklets", "tracks", "index.h
 
 
 @dataclass
-class Change:
+class FolderChange:
     """A change of a folder.
 
     Attributes:
@@ -40,7 +40,7 @@ class Change:
 
 
 @contextlib.contextmanager
-def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[Change]:
+def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[FolderChange]:
     """Lock a folder, yield a change with its record, and store the change if the record has changed.
 
     Args:
@@ -55,7 +55,7 @@ def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[Change
         stack.enter_context(only_one_process(folder))
         record = LinkRecord() if new and not (folder / RECORD_FILE).exists() else LinkRecord.read(folder)
         _sweep(folder, record)
-        change = Change(record)
+        change = FolderChange(record)
         try:
             yield change
             if not record.changed:
@@ -64,7 +64,7 @@ def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[Change
                 record.remember(action)
             _label(change.gallery or NamedGallery.load(folder / GALLERY), record)
             _write_tracks(folder, record)
-            write_page(folder / PAGE, record)
+            write_identities_page(folder / PAGE, record)
             record.write(folder)
         except BaseException:
             with contextlib.suppress(InputError, OSError):

@@ -15,7 +15,7 @@ from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, panel
 from lreid.utils.files import write_text
 
 MAX_CROPS = 6  # maximum number of crops shown per identity
-COLOURS = 10  # number of colours in report/static/style.css
+COLOUR_COUNT = 10  # number of colours in report/static/style.css
 
 
 class TimelineBar(NamedTuple):
@@ -37,7 +37,7 @@ class TimelineRow(NamedTuple):
     crops: list[tuple[str, str]]
 
 
-def write_page(path: Path, record: LinkRecord) -> None:
+def write_identities_page(path: Path, record: LinkRecord) -> None:
     """Write the page about a record. The page works offline and loads the crops from the folder.
 
     Raises:
@@ -53,7 +53,7 @@ def write_page(path: Path, record: LinkRecord) -> None:
         "UTC. Hours without a recording are left out of the timelines.",
         "Correct identities with lreid link merge, split, apart and name; lreid link undo reverts the last change.",
     ]
-    legend = [(camera, number % COLOURS) for number, camera in enumerate(cameras)]
+    legend = [(camera, number % COLOUR_COUNT) for number, camera in enumerate(cameras)]
     panels = [Panel("Identities", "", render("timeline.html", lines=lines, legend=legend))]
     if rows := _transitions(identities.values()):
         title = f"Transitions within {LONGEST_TRIP:.0f} seconds"
@@ -86,7 +86,7 @@ def _row(
         TimelineBar(
             round(place(each["start"]), 2),
             round(place(each["end"]) - place(each["start"]), 2),
-            cameras.index(each["camera"]) % COLOURS,
+            cameras.index(each["camera"]) % COLOUR_COUNT,
             f"{_clock(each['start'])} to {_clock(each['end'])}, {each['key']}: {each['why']}"
             + (f", similarity {each['score']:.2f}" if each["score"] is not None else ""),
         )

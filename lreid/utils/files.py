@@ -40,7 +40,7 @@ def lock(path: Path) -> filelock.BaseFileLock:
     return held
 
 
-def hold(descriptor: int, *, wait: bool = True) -> bool:
+def lock_open_file(descriptor: int, *, wait: bool = True) -> bool:
     """Lock an open file or folder until it is closed.
 
     Args:
@@ -72,7 +72,7 @@ def only_one_process(folder: Path) -> Iterator[None]:
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        hold(descriptor)
+        lock_open_file(descriptor)
         yield
     finally:
         with contextlib.suppress(OSError):  # nothing was written through the descriptor, so errors do not matter
@@ -123,7 +123,7 @@ def write_atomically(
         remove_leftovers(path.parent, path.name)
         with unfinished(path, private=private) as file:
             write(file)
-            finish(file, path)
+            sync_file(file, path)
             if previous is not None and path.exists():
                 path.replace(previous)
             os.replace(file.name, path)
@@ -201,7 +201,7 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
             file.close()
 
 
-def second_name(path: Path) -> Path:
+def hard_link(path: Path) -> Path:
     """Give a file a second, temporary name (a hard link) that the caller can rename.
 
     Raises:
@@ -216,7 +216,7 @@ def _new_name(path: Path) -> str:
     return str(path.with_name(f".{path.name}.{secrets.token_hex(4)}.lreid"))
 
 
-def finish(file: IO[bytes], path: Path) -> None:
+def sync_file(file: IO[bytes], path: Path) -> None:
     """Force a file to disk, and give it the mode and owner of an existing file at ``path``.
 
     Raises:

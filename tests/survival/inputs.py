@@ -26,7 +26,7 @@ from lreid.data.images import read_image
 from lreid.data.tables import read_table
 from lreid.errors import InputError
 from lreid.gallery import Gallery, gallery_file
-from lreid.link.page import write_page
+from lreid.link.page import write_identities_page
 from lreid.link.record import LinkRecord
 from lreid.models.state_dicts import read_safetensors
 from lreid.zoo import read_card
@@ -89,10 +89,10 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
 
     def corrected(path: Path) -> None:
         record = LinkRecord.read(path.parent)
-        write_page(folder / "page.html", record)
+        write_identities_page(folder / "page.html", record)
         record.find("1")
         record.undo()
-        write_page(folder / "page.html", record)
+        write_identities_page(folder / "page.html", record)
 
     results_of = written(lambda path: results.read(path.parent), folder / "run" / "results.json")
     card_of = written(read_card, folder / "cards" / "mine.json")

@@ -18,10 +18,10 @@ from lreid.errors import InputError, NotConfirmed
 from lreid.utils.files import (
     files_below,
     folder_at_once,
-    hold,
     leftovers,
     list_folder,
     lock,
+    lock_open_file,
     only_one_process,
     remove_leftovers,
     require_writable,
@@ -152,10 +152,10 @@ def test_file_system_without_locks(tmp_path: Path, number: int, monkeypatch: pyt
     monkeypatch.setattr(fcntl, "flock", failing(number))
     with only_one_process(tmp_path):
         write_text(tmp_path / "a", "new")
-    assert hold(0) and (tmp_path / "a").read_text() == "new" and len(leftovers(tmp_path)) == 1
+    assert lock_open_file(0) and (tmp_path / "a").read_text() == "new" and len(leftovers(tmp_path)) == 1
     monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
     with pytest.raises(OSError, match="Input/output"):
-        hold(0)
+        lock_open_file(0)
 
 
 WRITE = """
