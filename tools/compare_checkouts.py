@@ -105,8 +105,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def method_names(checkout: Path) -> set[str]:
-    """Return the methods of a checkout."""
-    return {file.stem for file in (checkout / "configs" / "methods").glob("*.yaml")}
+    """Return the methods of a checkout, except PAD, which needs a pretrained CLIP model."""
+    return {file.stem for file in (checkout / "configs" / "methods").glob("*.yaml")} - {"pad"}
 
 
 def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str]) -> dict[str, Any]:
