@@ -156,8 +156,8 @@ def test_index_of_another_kind_or_size_is_refused(tmp_path):
     (of_flat,), (of_graph,) = flat.store.index.parts, graph.store.index.parts
     pairs = [(graph, of_flat), *((flat, index) for index in (of_graph, euclidean, without_keys, with_more_keys))]
     for gallery, index in pairs:
-        gallery.save(tmp_path / "g")
-        _, header, arrays, _ = gallery_file.read_gallery(tmp_path / "g", False)
+        gallery.save(tmp_path / "valid")
+        _, header, arrays, _ = gallery_file.read_gallery(tmp_path / "valid", False)
         gallery_file.write_gallery(tmp_path / "g", [index], header, arrays)
         for mapped in (False, True):
             with pytest.raises(InputError, match="g: not a gallery, or damaged"):
