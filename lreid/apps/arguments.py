@@ -73,6 +73,19 @@ def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config 
     parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help=f"{pairs}, such as TRAIN.LR 1e-4")
 
 
+def split_pairs(words: Sequence[str], start: int = 0) -> tuple[list[str], list[str]]:
+    """Separate the values of an option that takes several from the ``KEY VALUE`` pairs after them.
+
+    Args:
+        words: words that argparse took for values of the option.
+        start: number of values that may look like a key.
+    """
+    from lreid.config_keys import is_key
+
+    end = next((place for place in range(start, len(words)) if is_key(words[place])), len(words))
+    return [*words[:end]], [*words[end:]]
+
+
 def one_line(message: str) -> str:
     r"""Return a message as one short line, in which line ends and terminal codes of names and values are replaced.
 

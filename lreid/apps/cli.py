@@ -83,10 +83,11 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
         reason = "needs Linux or macOS, for their locks, signals and renaming; run it in WSL 2"
         print(f"{prog or f'lreid {name}'}: lreid {name} {reason}", file=sys.stderr)
         return 2
-    return run_tool(parser_of(name, prog), partial(_run, name), words)
+    return run_tool(parser_of(name, prog), partial(_run, name, words), words)
 
 
-def _run(name: str, args: argparse.Namespace) -> int | None:
+def _run(name: str, words: Sequence[str], args: argparse.Namespace) -> int | None:
+    args.words = words
     import_module("lreid.classification")  # registers its data sets, which a config or the command line may name
     status: int | None = import_module(f"lreid.apps.{name}").run(args)
     return status

@@ -13,7 +13,6 @@ only if you pass --images.
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ from lreid.errors import InputError
 
 if TYPE_CHECKING:
     from lreid.report.rendering import Panel
-    from lreid.results import Results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +51,7 @@ def run(args: argparse.Namespace) -> None:
     from lreid.report.identities import Pictures
     from lreid.report.page import links_in, write_page, write_report
     from lreid.report.tables import comparison_table, require_one_run_a_seed
+    from lreid.results import read
     from lreid.utils.files import require_writable
 
     if args.html:
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--blur: there are no images to blur; add --images")
     if args.images and len(folders) > 1 and not args.html:
         raise InputError("--images: for several runs, images are shown on a page about all runs; add --html FILE")
-    runs = read_runs(folders)
+    runs = [read(folder) for folder in folders]
     if args.html or not args.each:  # the page shows means, so every seed may occur only once
         require_one_run_a_seed(runs, folders)
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
@@ -94,33 +93,6 @@ def _shows_images(folder: Path) -> bool:
     """Whether the page of a run shows images, which take a long time to make."""
     page = folder / "report.html"
     return page.is_file() and b"<img" in page.read_bytes()
-
-
-def read_runs(folders: Sequence[Path]) -> "list[Results]":
-    """Read the results of runs to compare; config keys that are newer than a run get their defaults.
-
-    If runs of a method record different options, every run gets all options of the method. Runs of early versions of
-    lreid contain no config.
-    """
-    from lreid.config import leaves, load_config, recorded_config
-    from lreid.methods import method_class, method_defaults, method_names
-    from lreid.results import read
-
-    runs = [read(folder) for folder in folders]
-    by_method: dict[str, list[Results]] = {}
-    for run in filter(lambda run: run.get("config"), runs):
-        by_method.setdefault(run["method"], []).append(run)
-    for method, same in by_method.items():
-        cfg = load_config(overrides=["METHOD.NAME", method])
-        defaults = dict(leaves(cfg))
-        options = [{key for key in run["config"] if key.startswith("METHOD.")} - defaults.keys() for run in same]
-        # The classes of methods need torch, which loads slowly.
-        if any(each != options[0] for each in options) and cfg.METHOD.NAME in method_names():
-            own = method_defaults(method_class(cfg.METHOD.NAME)).items()
-            defaults = {f"METHOD.{name.upper()}": value for name, value in own} | defaults
-        for run in same:
-            run["config"] = recorded_config(defaults | run["config"])
-    return runs
 
 
 def _folders(named: list[Path]) -> list[Path]:

@@ -12,11 +12,11 @@ import argparse
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import product
+from collections.abc import Sequence
+from itertools import chain, product
 from pathlib import Path
 
-from lreid.apps.arguments import add_config, checked_config, option
+from lreid.apps.arguments import add_config, checked_config, option, split_pairs
 from lreid.errors import InputError, counted
 
 EPILOG = """These commands run the ablations of DwoPP (BMVC 2022); add --config to choose the benchmark:
@@ -53,23 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--out DIR", "folder of the runs and the table", type=Path, required=True)
 
 
-def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
-    """Separate the values of options that take several values from ``KEY VALUE`` pairs after them."""
-    from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
-
-    without: list[list[str]] = []
-    pairs: list[str] = []
-    for words in options:
-        end = next((place for place, word in enumerate(words) if place and is_key(word)), len(words))
-        without.append([*words[:end]])
-        pairs += words[end:]
-    return without, pairs
-
-
 def run(args: argparse.Namespace) -> None:
     """Train the runs and print the table, or only print the commands of the runs."""
-    (methods, seeds, *varied), overrides = without_pairs([args.methods, args.seeds, *args.vary])
-    overrides += args.overrides
+    values, pairs = zip(*(split_pairs(words, start=1) for words in (args.methods, args.seeds, *args.vary)), strict=True)
+    methods, seeds, *varied = values
+    overrides = [*chain(*pairs), *args.overrides]
     _check(args, methods, overrides)
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: must be 1 or more")

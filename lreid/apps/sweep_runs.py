@@ -21,7 +21,6 @@ from typing import Literal
 
 import torch
 
-from lreid.apps.report import read_runs
 from lreid.config import CONFIGS, check_values, leaves, load_config, method_options, recorded_config
 from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped, naming_keys
@@ -180,7 +179,7 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
                 for process in list(running):
                     process.terminate()
             raise
-    finished = read_runs([run.folder for run in runs if str(run.folder) not in failed])
+    finished = [read_results(run.folder) for run in runs if str(run.folder) not in failed]
     if not finished:
         return "no run is finished", failed
     forms: dict[str, Literal["markdown", "csv", "latex"]] = {"md": "markdown", "csv": "csv", "tex": "latex"}

@@ -12,11 +12,18 @@ lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # config 
 
 import argparse
 from collections.abc import Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from lreid.apps.arguments import add_config, checked_config, option, require_model, require_path, require_pattern
+from lreid.apps.arguments import (
+    add_config,
+    checked_config,
+    option,
+    require_model,
+    require_path,
+    require_pattern,
+    split_pairs,
+)
 from lreid.errors import InputError
 
 
@@ -42,17 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--blur", action="store_true", help="blur the images on the page")
 
 
-def split_checkpoints(args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """Return the models of ``--checkpoint`` and all ``KEY VALUE`` pairs, even those that argparse took for models."""
-    from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
-
-    files = list(takewhile(lambda word: not is_key(word), args.checkpoint))
-    return files, args.checkpoint[len(files) :] + args.overrides
-
-
 def run(args: argparse.Namespace) -> None:
     """Test the models, write ``test.json`` and ``ranked.html``, and print the table."""
-    files, overrides = split_checkpoints(args)
+    files, overrides = split_pairs(args.checkpoint)
+    overrides += args.overrides
     _check(args, files, overrides)
     from lreid.gallery.store import SCHEME
 
@@ -77,7 +77,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace, models: Sequence[str], overrides: Sequence[str]) -> None:
-
     if (args.query is None) != (args.gallery is None):
         raise InputError("--query and --gallery need each other; give both")
     if args.query and args.csv:

@@ -97,7 +97,9 @@ def run(args: argparse.Namespace) -> None:
         cfg, before = plan.cfg, plan.before
         if distributed.is_first():
             print(f"{plan.text}\n")
-    command = "" if images is None else typed(args, images)
+    # A report shows the command that the user typed, which repeats a run on custom images.
+    typed = ["lreid", "train", *(word for word in args.words if word != "--resume")]
+    command = "" if images is None else shlex.join(typed)
     args.out = args.out or run_folder_for(cfg, resume=args.resume)  # the message of a stopped run names the folder
     from lreid.report.observer import ReportObserver
 
@@ -116,7 +118,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace, images: Path | None, overrides: Sequence[str]) -> None:
-
     require_device(args.device)
     cfg = checked_config(args.config, overrides)
     require_path(args.before)
@@ -126,17 +127,6 @@ def _check(args: argparse.Namespace, images: Path | None, overrides: Sequence[st
 
         with naming_keys(root="DATA.ROOT"):
             source_of(images, Path(cfg.DATA.ROOT))
-
-
-def typed(args: argparse.Namespace, images: Path) -> str:
-    """Return the command by which the user started a run on custom images."""
-    options = {"config": args.config, "data": args.data, "from": args.before, "out": args.out}
-    options |= {name: getattr(args, name) for name in SHORT}
-    words = ["lreid", "train", str(images)]
-    for name, values in options.items():
-        for value in values if isinstance(values, list) else [values] if values else []:
-            words += [f"--{name}", str(value)]
-    return shlex.join([*words, *split_words(args.overrides)[1]])
 
 
 def require_run(folder: Path) -> None:

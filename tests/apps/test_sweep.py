@@ -19,8 +19,7 @@ from processes import PATIENCE, wait_until
 from tiny import FEW, ONE_TASK, TINY, as_arguments
 
 from lreid.apps import sweep_runs
-from lreid.apps.report import read_runs
-from lreid.apps.sweep import without_pairs
+from lreid.apps.arguments import split_pairs
 from lreid.apps.sweep_runs import PlannedRun, plan_runs, sweep
 from lreid.checkpoint import load_newest
 from lreid.config import load_config
@@ -56,10 +55,10 @@ def test_values_are_combined_and_joined_keys_vary_together(tmp_path: Path) -> No
 
 
 def test_pairs_after_an_option_of_several_words_are_separated() -> None:
-    methods, one, two = ["dwopp", "joint"], ["TRAIN.LR", "1", "2"], ["METHOD.ALPHA,METHOD.BETA", "0,1", "1,-1"]
-    pairs = ["TRAIN.EPOCHS", "6", "METHOD.TEMPERATURE", "1.0"]
-    assert without_pairs([methods, one, two]) == ([methods, one, two], [])
-    assert without_pairs([methods + pairs[:2], one, two + pairs[2:]]) == ([methods, one, two], pairs)
+    pairs = ["TRAIN.EPOCHS", "6"]
+    for values in (["dwopp", "joint"], ["TRAIN.LR", "1", "2"], ["METHOD.ALPHA,METHOD.BETA", "0,1", "1,-1"]):
+        assert split_pairs(values, start=1) == (values, [])
+        assert split_pairs(values + pairs, start=1) == (values, pairs)
 
 
 def test_folder_names_are_unique_and_without_slashes(tmp_path: Path) -> None:
@@ -101,23 +100,6 @@ def test_invalid_run_is_refused_before_training(tmp_path: Path, arguments: dict[
         plan_runs(tmp_path, **{"methods": ["dwopp", "joint"], "seeds": [0]} | arguments)
     assert message in str(error.value) and "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
-
-
-def test_keys_that_a_run_lacks_have_their_defaults(tmp_path: Path) -> None:
-    results = {"schema": 1, "method": "dwopp", "benchmark": "synthetic-10", "seed": 0, "ap": "rectangular"}
-    galleries = [{"name": "plaza", "kind": "seen", "first_task": 0}]
-    results |= {"tasks": ["a"], "galleries": galleries, "mAP": [], "rank1": [], "summary": {}}
-    known = {"TRAIN.LR": 5.0, "METHOD.NAME": "dwopp", "DATA.ROOT": "here", "GONE.KEY": 1}
-    folders = []
-    for number, config in enumerate((known, {"METHOD.TEMPERATURE": 2.0}, None)):
-        folders.append(tmp_path / str(number))
-        folders[-1].mkdir()
-        (folders[-1] / "results.json").write_text(json.dumps(results | ({"config": config} if config else {})))
-    old, young, none = (run.get("config") for run in read_runs(folders))
-    assert none is None
-    assert (old["TRAIN.LR"], old["TRAIN.EPOCHS"], old["METHOD.TEMPERATURE"]) == (5.0, 30, 1.0)
-    assert young["METHOD.TEMPERATURE"] == 2.0 and old.keys() - young.keys() == {"GONE.KEY"}
-    assert old["GONE.KEY"] == 1 and not {"SEED", "DATA.ROOT"} & set(old)
 
 
 @pytest.fixture
