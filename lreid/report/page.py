@@ -22,7 +22,7 @@ from lreid.report.chart_sections import (
 from lreid.report.identities import Pictures, hardest, identity_forgetting
 from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, once, panel, render
 from lreid.report.tables import (
-    FIGURES,
+    RESULT_COLUMNS,
     TRANSFER,
     Column,
     Group,
@@ -39,11 +39,11 @@ from lreid.results import Results, average, averaged_kinds, is_trained, matrix
 from lreid.results import read as read_results
 from lreid.utils.files import files_below, write_text
 
+ON_OFF: dict[bool | None, str] = {True: "on", False: "off"}
 MOST_NAMED = 4  # maximum number of method names in a title
 
 OPEN_SECTIONS = 2  # number of sections that are open at first
 BESIDE = ("results.json", "config.yaml", "log.txt", "learning_curve.png")  # files of a run to which its page links
-Links = Sequence[tuple[str, str]]  # text and address
 
 
 def write_report(run_dir: str | Path) -> Path:
@@ -57,7 +57,7 @@ def write_report(run_dir: str | Path) -> Path:
     return path
 
 
-def links_in(folder: Path) -> Links:
+def links_in(folder: Path) -> list[tuple[str, str]]:
     """List links from the page of a run to other files in its folder: :data:`BESIDE` and pages of ``lreid test``."""
     links = [(name, name) for name in BESIDE if (folder / name).exists()]
     for page in files_below(folder / "test"):
@@ -76,7 +76,7 @@ def write_page(
     folders: Sequence[Path] = (),
     pictures: Pictures = Pictures(),  # noqa: B008 (immutable)
     more: Sequence[Panel] = (),
-    links: Links = (),
+    links: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Write a page about finished or unfinished runs, atomically.
 
@@ -174,7 +174,7 @@ class Headline(NamedTuple):
 def headlines(results: Results) -> list[Headline]:
     """Make the large numbers of the summary; the sign of a difference such as forgetting determines its colour."""
     shown = []
-    for column in (*FIGURES, *TRANSFER):
+    for column in (*RESULT_COLUMNS, *TRANSFER):
         if column.key == "mean_over_tasks_mAP" and len(results["mAP"]) < 2:  # equals the seen mAP
             continue
         if (value := results["summary"].get(column.key)) is not None:
@@ -189,7 +189,7 @@ def comparison(groups: Sequence[Group]) -> list[Panel]:
         "After the last task; mean ± standard deviation over seeds (n - 1). Runs with different protocols, configs or "
         "AP conventions have separate rows. Forgetting and plasticity are in points of AP per task."
     )
-    return [panel("table.html", "Comparison", note, table=_group_table("Comparison", groups, FIGURES))]
+    return [panel("table.html", "Comparison", note, table=_group_table("Comparison", groups, RESULT_COLUMNS))]
 
 
 def cost(groups: Sequence[Group]) -> list[Panel]:
@@ -216,7 +216,7 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
     cells["tasks"] = [group.tasks for group in groups]
     cells["n"] = [Cell(str(len(group.runs)), len(group.runs)) for group in groups]
     rows = [TableRow(group.name, line) for group, line in zip(groups, zip(*cells.values(), strict=True), strict=True)]
-    return Table(title, list(cells), rows, compared=columns is FIGURES)
+    return Table(title, list(cells), rows, compared=columns is RESULT_COLUMNS)
 
 
 def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
@@ -372,9 +372,9 @@ def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
         ("fingerprint", _distinct(run.get("protocol") for run in runs)),
         ("average precision", _distinct(run["ap"] for run in runs)),
         ("metric", _distinct(config.get("EVAL.METRIC") for config in configs)),
-        ("camera filter", _distinct(_switch(config.get("EVAL.CAMERA_FILTER")) for config in configs)),
+        ("camera filter", _distinct(ON_OFF.get(config.get("EVAL.CAMERA_FILTER")) for config in configs)),
         ("searched by", _distinct(_searched(config) for config in configs)),
-        ("flipped images added", _distinct(_switch(config.get("EVAL.FLIP")) for config in configs)),
+        ("flipped images added", _distinct(ON_OFF.get(config.get("EVAL.FLIP")) for config in configs)),
         ("cameras", _distinct(config.get("BENCHMARK.CAMERAS") for config in configs)),
         *(("test set " + name, facts) for name, facts in galleries.items()),
     ]
@@ -391,13 +391,13 @@ def settings(runs: Sequence[Results]) -> list[Panel]:
     if len(runs) == 1:
         (run,) = runs
         seconds = run.get("seconds", {})
-        memory = run.get("peak_memory_mib")
+        memory, speed = run.get("peak_memory_mib"), run.get("images_per_second")
         entries += [
             ("stored exemplars", run.get("exemplars")),
             ("skipped images", run.get("skipped_images")),
             ("training time", duration(seconds["train"]) if "train" in seconds else None),
             ("evaluation time", duration(seconds["evaluate"]) if "evaluate" in seconds else None),
-            ("training speed", _rate(run.get("images_per_second"))),
+            ("training speed", f"{speed:.0f} images/s" if speed is not None else None),
             ("peak memory", f"{memory} MiB" if memory else None),
         ]
     packages = dict.fromkeys(name for run in runs for name in run.get("versions", {}))
@@ -421,14 +421,6 @@ def _searched(config: dict[str, Any]) -> str | None:
     if config.get("EVAL.BACKEND") != "faiss":
         return config.get("EVAL.BACKEND")
     return f"faiss {config['EVAL.INDEX']}, {config['EVAL.INDEX_DEPTH']} images"
-
-
-def _switch(value: bool | None) -> str | None:
-    return None if value is None else "on" if value else "off"
-
-
-def _rate(images_per_second: float | None) -> str | None:
-    return None if images_per_second is None else f"{images_per_second:.0f} images/s"
 
 
 # In the order of a page; for each benchmark, a section is left out if the runs have no values for it.

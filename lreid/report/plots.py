@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from xml.etree import ElementTree
@@ -28,7 +28,7 @@ WIDTH, HEIGHT = 360, 220  # size of a line chart in a page, in SVG units; about 
 SIZE, MARGIN = 360, 12  # size of a scatter plot
 MATPLOTLIB, COLORS = Extra("matplotlib", "plots"), Extra("matplotlib.colors", "plots")
 FIGURE, TICKER = Extra("matplotlib.figure", "plots"), Extra("matplotlib.ticker", "plots")
-COLOURS = 10  # number of colours in matplotlib's cycle, C0 to C9, and in the style sheet
+LINE_COLOURS = 10  # number of colours in matplotlib's cycle, C0 to C9, and in the style sheet
 STYLES = ("-", "--", ":")
 MARKERS = "oX^s"
 # Markers of the dots of a scatter plot, with their signs in the legend.
@@ -62,12 +62,12 @@ class Line(NamedTuple):
     @property
     def dashes(self) -> int:
         """Index into :data:`STYLES`: the first ten lines have the first style, and the next ten have the next style."""
-        return (self.place // COLOURS + self.dash) % len(STYLES)
+        return (self.place // LINE_COLOURS + self.dash) % len(STYLES)
 
     @property
     def style(self) -> str:
         """CSS classes of the line's sample in the legend."""
-        return f"line-{self.place % COLOURS} dash-{self.dashes}"
+        return f"line-{self.place % LINE_COLOURS} dash-{self.dashes}"
 
 
 class Axis(NamedTuple):
@@ -199,7 +199,6 @@ def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Resu
     ]
 
 
-@lru_cache(maxsize=512)  # because the page of an unfinished run is written repeatedly with mostly the same charts
 def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
     """Draw lines in a chart, and return it as an ``<svg>`` element."""
     lines = tuple(_finite(line) for line in lines)
@@ -245,7 +244,7 @@ def scatter(dots: Sequence[Dot], box: tuple[float, float, float, float], title: 
     axes.spines[:].set_color(GRID)
     styles: dict[tuple[int, int], list[Dot]] = {}
     for dot in dots:
-        styles.setdefault((dot.colour % COLOURS, dot.shape % len(SHAPES)), []).append(dot)
+        styles.setdefault((dot.colour % LINE_COLOURS, dot.shape % len(SHAPES)), []).append(dot)
     for place, ((colour, shape), alike) in enumerate(styles.items()):
         marker = list(SHAPES)[shape]
         x, y = [dot.x for dot in alike], [dot.y for dot in alike]
@@ -271,7 +270,7 @@ def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
     """Make the legend of the shapes or the colours of dots, as HTML."""
     signs = list(SHAPES.values())
     dots = [
-        (name, "" if shapes else f" line-{place % COLOURS}", signs[place % len(signs) if shapes else 0])
+        (name, "" if shapes else f" line-{place % LINE_COLOURS}", signs[place % len(signs) if shapes else 0])
         for place, name in enumerate(names)
     ]
     return render("legend.html", lines=(), dots=dots)
@@ -281,8 +280,8 @@ def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
     """Draw lines and bands; in an SVG, the n-th line is the element ``line-n``, and its band is ``band-n``."""
     for number, line in enumerate(map(_finite, lines)):
         x, y = np.array(line.points, dtype=float).reshape(-1, 2).T
-        colour = f"C{line.place % COLOURS}"
-        marker = MARKERS[line.place // COLOURS % len(MARKERS)] if dots or len(x) == 1 else ""
+        colour = f"C{line.place % LINE_COLOURS}"
+        marker = MARKERS[line.place // LINE_COLOURS % len(MARKERS)] if dots or len(x) == 1 else ""
         style: dict[str, Any] = {"marker": marker, "markersize": 5, "color": colour, "clip_on": False}
         axes.plot(x, y, STYLES[line.dashes], label=line.label or line.name, gid=f"line-{number}", **style)
         if any(line.band):
@@ -323,7 +322,7 @@ def _svg(
     with MATPLOTLIB.rc_context({"svg.fonttype": "none", "svg.hashsalt": repr((title, hover))}):
         figure.savefig(file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = re.sub(r"font-family: [^;\"]*;?", "", file.getvalue())
-    colours = {COLORS.to_hex(f"C{place}"): f"var(--line-{place})" for place in range(COLOURS)}
+    colours = {COLORS.to_hex(f"C{place}"): f"var(--line-{place})" for place in range(LINE_COLOURS)}
     for colour, variable in (colours | {FRAME: "var(--soft)", GRID: "var(--rule)"}).items():
         text = text.replace(colour, variable)
     root = ElementTree.fromstring(text)

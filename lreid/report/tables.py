@@ -195,7 +195,7 @@ OPTIONAL = ("merged_", "reindex_free_", "unfused_")  # metrics that only some ru
 CHANGES = {"forgetting": " (drop < 0)", "plasticity": "", "backward_transfer": "", "forward_transfer": ""}
 
 
-def _figures(metrics: Sequence[RankingMetric]) -> tuple[Column, ...]:
+def _result_columns(metrics: Sequence[RankingMetric]) -> tuple[Column, ...]:
     """Make columns for the metrics after the last task on each kind of test set, and for the means over all tasks."""
     return (
         *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),
@@ -205,15 +205,15 @@ def _figures(metrics: Sequence[RankingMetric]) -> tuple[Column, ...]:
     )
 
 
-FIGURES = _figures(METRICS)
-MAIN_FIGURES = _figures([each for each in METRICS if each.main])
+RESULT_COLUMNS = _result_columns(METRICS)
+MAIN_COLUMNS = _result_columns([each for each in METRICS if each.main])
 TRANSFER = (
     Column("backward_transfer", "backward transfer", signed=True),
     Column("forward_transfer", "forward transfer"),
 )
-IMAGES = Column("images_trained", "images", digits=0)
+IMAGES_TRAINED = Column("images_trained", "images", digits=0)
 COST = (
-    IMAGES,
+    IMAGES_TRAINED,
     Column("exemplars", "exemplars", digits=0),
     Column("train_seconds", "train s", digits=0),
     Column("peak_memory_mib", "peak MiB", digits=0),
@@ -224,6 +224,14 @@ COST = (
     Column("stored_templates", "templates of people", digits=0),
 )
 ADAPTER = Column("stored_adapter_mib", "adapter, MiB", digits=2)
+# Columns of what is stored between tasks, with their unit in bytes, by key of results.json.
+STORED = {
+    "networks": ("stored_networks_mib", 2**20),
+    "domain": ("stored_domain_mib", 2**20),
+    "identity": ("stored_identity_kib", 2**10),
+    "templates": ("stored_templates", 1),
+    "adapter": ("stored_adapter_mib", 2**20),
+}
 SWITCHES = (
     Column("drift_stored", "drift, stored", digits=3),
     Column("drift_held_out", "drift, held out", digits=3),
@@ -338,7 +346,7 @@ def comparison_table(
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
     measured = {key for run in runs for key in run["summary"]}
-    wanted = FIGURES if format == "csv" else MAIN_FIGURES
+    wanted = RESULT_COLUMNS if format == "csv" else MAIN_COLUMNS
     columns = tuple(column for column in wanted if column.key in measured or not column.key.startswith(OPTIONAL))
     columns += (cost_columns(runs) if cost else _unequal(runs)) + (SWITCHES if switches else ())
     groups = grouped(runs, each=each)
@@ -383,7 +391,7 @@ def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
     for run in runs:
         if len(run["mAP"]) == len(run["tasks"]):
             counts.setdefault(run["benchmark"], set()).add(run.get("images_trained"))
-    return (IMAGES,) if any(len(each) > 1 for each in counts.values()) else ()
+    return (IMAGES_TRAINED,) if any(len(each) > 1 for each in counts.values()) else ()
 
 
 def score_table(results: dict[str, Any]) -> str:
@@ -455,16 +463,13 @@ def _cost(run: Results) -> dict[str, float | None]:
     trained = seconds.get("train_cpu") or seconds.get("train")
     steps = run.get("steps_trained")
     stored = run.get("stored") or {}
-    units = {"networks": 2**20, "domain": 2**20, "identity": 2**10, "templates": 1, "adapter": 2**20}
-    names = {"networks": "networks_mib", "domain": "domain_mib", "identity": "identity_kib", "templates": "templates"}
-    names |= {"adapter": "adapter_mib"}
     return {
         "images_trained": run.get("images_trained"),
         "exemplars": run.get("exemplars"),
         "train_seconds": trained,
         "peak_memory_mib": run.get("peak_memory_mib"),
         "step_ms": 1000 * trained / steps if trained and steps else None,
-    } | {f"stored_{names[key]}": stored[key] / unit if key in stored else None for key, unit in units.items()}
+    } | {name: stored[key] / unit if key in stored else None for key, (name, unit) in STORED.items()}
 
 
 def _switches(run: Results) -> dict[str, float | None]:
