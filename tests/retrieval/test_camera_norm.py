@@ -1,4 +1,4 @@
-"""Features standardised by camera, against loops and by what the standard shall do."""
+"""Features standardised per camera, compared with loops."""
 
 import math
 
@@ -14,7 +14,7 @@ from lreid.retrieval.camera_norm import PRIOR
 
 
 def people_of_cameras(seed: int, images: int = 300, strength: float = 2.0) -> tuple[np.ndarray, ...]:
-    """Features of people, two images each, every camera of which moves and stretches them in its own way."""
+    """Features of people with two images each; every camera shifts and scales them differently."""
     dice = np.random.default_rng(seed)
     ids = np.repeat(np.arange(images // 2), 2)
     cameras = np.tile([0, 1], images // 2)
@@ -24,7 +24,7 @@ def people_of_cameras(seed: int, images: int = 300, strength: float = 2.0) -> tu
 
 
 def by_loops(features: np.ndarray, cameras: np.ndarray) -> np.ndarray:
-    """All of it in float64, image by image and number by number."""
+    """Compute the same in float64, image by image and number by number."""
     units = [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in features.astype(float).tolist()]
     made = np.zeros(features.shape)
     for place, (row, camera) in enumerate(zip(units, cameras, strict=True)):
@@ -39,7 +39,7 @@ def by_loops(features: np.ndarray, cameras: np.ndarray) -> np.ndarray:
     return made
 
 
-def test_it_is_what_the_loops_compute() -> None:
+def test_standardised_features_equal_loops() -> None:
     features, _, cameras = people_of_cameras(0, images=40)
     cameras = np.where(np.arange(40) < 5, -1, cameras + 3 * (np.arange(40) == 17))  # not known; alone
     made = CameraNorm.estimate(features, cameras)(features, cameras)
@@ -47,7 +47,7 @@ def test_it_is_what_the_loops_compute() -> None:
     np.testing.assert_allclose(made, by_loops(features, cameras), atol=2e-4)
 
 
-def test_cameras_that_move_features_are_told_apart_no_more() -> None:
+def test_camera_bias_is_removed() -> None:
     features, ids, cameras = people_of_cameras(1)
     query, gallery = cameras == 0, cameras == 1
 
@@ -67,9 +67,7 @@ def test_cameras_that_move_features_are_told_apart_no_more() -> None:
     ),
     st.data(),
 )
-def test_whatever_comes_stays_finite_and_says_nothing_of_length_or_order(
-    features: np.ndarray, data: st.DataObject
-) -> None:
+def test_result_is_finite_and_independent_of_length_and_order(features: np.ndarray, data: st.DataObject) -> None:
     cameras = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=len(features), max_size=len(features))))
     norm = CameraNorm.estimate(features, cameras)
     made = norm(features, cameras)
@@ -80,7 +78,7 @@ def test_whatever_comes_stays_finite_and_says_nothing_of_length_or_order(
         np.testing.assert_allclose(again.cameras.get(of, again.whole), statistics, atol=1e-5)
 
 
-def test_new_cameras_have_the_statistics_of_all_and_large_ones_their_own() -> None:
+def test_new_cameras_use_the_statistics_of_all_images() -> None:
     features, _, cameras = people_of_cameras(2)
     norm = CameraNorm.estimate(features, cameras)
     np.testing.assert_array_equal(norm(features[:3], [7, 8, -1]), norm(features[:3], [-1, -1, -1]))
@@ -91,7 +89,7 @@ def test_new_cameras_have_the_statistics_of_all_and_large_ones_their_own() -> No
         np.testing.assert_allclose(made[cameras == camera].std(0), 1, atol=0.02)
 
 
-def test_it_goes_into_a_file_and_back() -> None:
+def test_statistics_are_written_and_read() -> None:
     features, _, cameras = people_of_cameras(3)
     norm = CameraNorm.estimate(features, cameras)
     arrays = norm.to_arrays() | {"norm/whole/other": np.zeros(3)}
@@ -106,11 +104,11 @@ def test_it_goes_into_a_file_and_back() -> None:
         CameraNorm.from_arrays(arrays, 16)
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_invalid_arrays_are_named() -> None:
     features, _, cameras = people_of_cameras(4, images=10)
-    with pytest.raises(InputError, match="cameras: expected 10, one per feature row"):
+    with pytest.raises(InputError, match="cameras: expected 10"):
         CameraNorm.estimate(features, cameras[:9])
-    with pytest.raises(InputError, match="cameras: expected integers, got text"):
+    with pytest.raises(InputError, match="cameras: expected integers"):
         CameraNorm.estimate(features, ["a"] * 10)
     features[3, 2] = np.nan
     with pytest.raises(InputError, match="1 of 10 rows hold NaN"):

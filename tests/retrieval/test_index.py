@@ -1,4 +1,4 @@
-"""Figures from an index of faiss: those of the exact ranking where all is found, and what is lost where it is not."""
+"""Metrics of searches with a faiss index: equal to exact ranking if all images are returned, lower otherwise."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def figures(call: Any) -> Any:
     ap=st.sampled_from(["rectangular", "trapezoidal"]),
     pairs=st.sampled_from([1, 50, 2**22]),
 )
-def test_a_flat_index_gives_the_exact_figures_bit_for_bit(
+def test_flat_index_gives_the_exact_metrics_bit_for_bit(
     problem: tuple[np.ndarray, ...], metric: Any, camera_filter: bool, ap: Any, pairs: int
 ) -> None:
     """Images, tracks, single shots and the open set; with ties, junk, equal rows, and vectors far from zero."""
@@ -94,8 +94,7 @@ def test_a_flat_index_gives_the_exact_figures_bit_for_bit(
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 @pytest.mark.parametrize("width", [7, 512, 2048])
-def test_scores_of_an_index_with_whole_vectors_differ_by_rounding_alone(metric: Any, width: int) -> None:
-    """So what is taken for rounding holds, and all that they find is in the exact order."""
+def test_scores_of_full_vectors_differ_only_by_rounding(metric: Any, width: int) -> None:
     rng = np.random.default_rng(width)
     gallery = torch.from_numpy(3 + rng.standard_normal((300, width), np.float32))
     queries = torch.from_numpy(3 + rng.standard_normal((40, width), np.float32))
@@ -116,8 +115,8 @@ def test_scores_of_an_index_with_whole_vectors_differ_by_rounding_alone(metric: 
         )
 
 
-class Lines:
-    """A search in a list that was written down: of rows and scores of each query, told apart by their first number."""
+class ListedResults:
+    """A search whose results are given: rows and scores of each query, whose feature is its number."""
 
     def __init__(self, *lists: list[tuple[int, float]]) -> None:
         self.lists, self.max_results = lists, max(map(len, lists))
@@ -129,9 +128,9 @@ class Lines:
         return both[..., 1], both[..., 0].long()
 
 
-def test_images_that_are_not_found_come_last_and_matches_behind_all_others() -> None:
-    """Of five images the first query finds two, the second one, and the third none."""
-    search = Lines([(3, 0.9), (1, 0.5)], [(2, 0.7)], [])
+def test_missing_images_rank_last_and_missing_matches_after_them() -> None:
+    """Of five images, the search returns two, one and none for the three queries."""
+    search = ListedResults([(3, 0.9), (1, 0.5)], [(2, 0.7)], [])
     queries = torch.arange(3.0)[:, None]
     gallery_ids = np.array([1, 1, 2, 5, -1])
     result = evaluate_scores(
@@ -144,15 +143,14 @@ def test_images_that_are_not_found_come_last_and_matches_behind_all_others() -> 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_match_that_is_not_found_is_behind_all_images_whatever_the_precision(dtype: torch.dtype) -> None:
+def test_missing_match_ranks_after_all_images_in_every_precision(dtype: torch.dtype) -> None:
     scores = torch.full((1, 4), module.score_of_missing(dtype), dtype=dtype)
     scores[0, 0] = 1
     module.rank_missing_last(scores, np.array([0]), np.array([1]))
     assert (scores[0, 1] < scores[0, [0, 2, 3]]).all()
 
 
-def test_codes_rank_in_their_own_order() -> None:
-    """A score that is off by more than rounding is not put right, and one that is off by rounding is."""
+def test_only_rounding_errors_are_replaced_by_exact_scores() -> None:
     queries, gallery = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.6, 0.8]])
     scorer = Scorer(queries, gallery, "cosine")
 
@@ -174,8 +172,7 @@ def clusters(count: int, seed: int, width: int = 16) -> tuple[np.ndarray, np.nda
 
 
 @pytest.mark.parametrize("index", ["hnsw", "IVF32,Flat;nprobe=2", "IVF8,PQ4x6;nprobe=8", "SQ4"])
-def test_an_index_loses_what_a_loop_over_its_search_loses(index: str) -> None:
-    """AP of every query from the list that faiss gives, image by image; and deterministic, graph and codes alike."""
+def test_metrics_of_an_index_equal_a_loop_over_its_results(index: str) -> None:
     (queries, query_ids), (gallery, gallery_ids) = clusters(50, 1), clusters(2000, 2)
     kind = FaissIndex(index, depth=150)
     results = [
@@ -201,7 +198,7 @@ def test_an_index_loses_what_a_loop_over_its_search_loses(index: str) -> None:
     assert results[0].mAP < exact.mAP
 
 
-def test_cost_counts_what_a_loop_counts() -> None:
+def test_recall_of_the_cost_equals_a_loop() -> None:
     (queries, _), (gallery, _) = clusters(30, 1), clusters(500, 2)
     search = FaissIndex("IVF16,Flat", depth=20).over(gallery, "euclidean")
     scorer = Scorer(torch.from_numpy(queries), torch.from_numpy(gallery), "euclidean")
@@ -218,7 +215,7 @@ def test_cost_counts_what_a_loop_counts() -> None:
     assert flat.recall == {1: 1, 10: 1, 100: 1}
 
 
-def test_a_mean_or_size_that_float32_cannot_hold_costs_nothing() -> None:
+def test_large_means_and_small_features_lose_no_precision() -> None:
     rng = np.random.default_rng(3)
     base = rng.standard_normal((200, 8))
     ids = rng.integers(0, 9, 200)
@@ -231,33 +228,29 @@ def test_a_mean_or_size_that_float32_cannot_hold_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "count", "told"),
+    ("index", "count", "fault"),
     [
-        (
-            "falt",
-            100,
-            "index is 'falt', which faiss cannot build from 100 images x 8 numbers: could not parse index string",
-        ),
-        ("IVF200,Flat", 100, "Number of training points (100) should be at least as large as number of clusters (200)"),
+        ("falt", 100, "index is 'falt'"),
+        ("IVF200,Flat", 100, "Number of training points (100)"),
         ("IVF4,PQ3", 1000, "should be a multiple of the number of subquantizers"),
         ("IVF4,Flat;nprobe", 100, "could not interpret parameters nprobe"),
         ("IVF4,Flat;nprob=3", 100, "could not set parameter nprob"),
-        ("IDMap,Flat", 100, "index is 'IDMap,Flat', to which images cannot be added: add does not make sense"),
-        ("ivfpq", 100, "index is 'ivfpq', but ivfpq needs 9984 images or more for training, got 100; use flat"),
+        ("IDMap,Flat", 100, "index is 'IDMap,Flat', to which images cannot be added"),
+        ("ivfpq", 100, "index is 'ivfpq', but ivfpq needs 9984 images"),
         ("", 100, "index is ''"),
     ],
 )
-def test_an_index_that_cannot_be_made_is_refused_beforehand(index: str, count: int, told: str) -> None:
+def test_invalid_index_is_refused_before_features_are_extracted(index: str, count: int, fault: str) -> None:
     with pytest.raises(InputError) as error:
         FaissIndex(index).check(count, 8)
-    assert told in str(error.value) and "\n" not in str(error.value)
+    assert fault in str(error.value) and "\n" not in str(error.value)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(InputError, match="depth is 0; request at least one image"):
+def test_invalid_depth_search_and_features_are_refused() -> None:
+    with pytest.raises(InputError, match="depth is 0"):
         FaissIndex(depth=0)
     (queries, query_ids), (gallery, gallery_ids) = clusters(5, 1), clusters(50, 2)
-    with pytest.raises(InputError, match="re-ranking compares all images with all"):
+    with pytest.raises(InputError, match="re-ranking"):
         search = FLAT.over(gallery, "cosine")
         evaluate(queries, gallery, query_ids, gallery_ids, camera_filter=False, rerank=KReciprocal(), search=search)
     gallery[3] = np.nan
@@ -267,7 +260,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
-def test_float64_features_beyond_float32_are_found_or_refused(kind):
+def test_float64_features_beyond_float32_are_searched_or_refused(kind):
     rng = np.random.default_rng(0)
     queries, gallery = rng.standard_normal((10, 8)), rng.standard_normal((60, 8))
     labels = rng.integers(5, size=10), rng.integers(5, size=60)

@@ -1,4 +1,4 @@
-"""Figures from an index on GPUs, on a machine that pretends to have some."""
+"""Searches on simulated GPUs."""
 
 import sys
 from typing import Any
@@ -37,10 +37,10 @@ def same(found: Any, exact: Any) -> None:
     ("device", "num_gallery", "gpus"),
     [("auto", 300, [0]), ("cuda:1", 300, [1]), ("cuda", 5000, [0, 1, 0]), ("auto", 2048, [0]), ("cuda", 2049, [0, 1])],
 )
-def test_a_flat_index_on_gpus_gives_the_exact_figures(
+def test_flat_index_on_gpus_gives_the_exact_metrics(
     monkeypatch: pytest.MonkeyPatch, device: str, num_gallery: int, gpus: list[int], metric: Any
 ) -> None:
-    """A GPU finds 2048 images per query, so a larger gallery is divided, also among GPUs."""
+    """A GPU returns 2048 images per query, so a larger gallery is divided, also among GPUs."""
     copied = pretend_gpus(monkeypatch, 2)
     images = problem(num_gallery)
     search = FaissIndex(device=device).over(images[1], metric)
@@ -50,8 +50,7 @@ def test_a_flat_index_on_gpus_gives_the_exact_figures(
     assert cost_of(search, scorer).recall == {1: 1, 10: 1, 100: 1}
 
 
-def test_other_indexes_are_copied_or_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One GPU gets the index, several get shards; what GPUs do not have stays, as does too great a depth."""
+def test_other_indexes_are_copied_to_one_gpu_or_divided_among_several(monkeypatch: pytest.MonkeyPatch) -> None:
     images = problem(600, 64)
     for index, device, depth, gpus in [
         ("IVF4,Flat;nprobe=4", "cuda:1", 600, [1]),
@@ -70,7 +69,7 @@ def test_other_indexes_are_copied_or_shared(monkeypatch: pytest.MonkeyPatch) -> 
         assert copied == gpus and OnGpu.searches == bool(gpus)
 
 
-def test_vectors_in_16_bits_are_ranked_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_in_16_bits_give_rounded_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_gpus(monkeypatch, 2)
     rng = np.random.default_rng(0)
     images = (rng.standard_normal((20, 64)), 40 + rng.standard_normal((500, 64)), *problem(500)[2:])
@@ -88,39 +87,27 @@ def test_vectors_in_16_bits_are_ranked_as_such(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("gpus", "keys", "told"),
+    ("gpus", "keys", "fault"),
     [
-        (0, {"INDEX_DEVICE": "cuda"}, "EVAL.INDEX_DEVICE is a GPU, but faiss sees none; install lreid.gpu."),
+        (0, {"INDEX_DEVICE": "cuda"}, "EVAL.INDEX_DEVICE is a GPU, but faiss sees none"),
         (0, {"INDEX_DEVICE": "cuda:3"}, "EVAL.INDEX_DEVICE is a GPU, but faiss sees none"),
         (2, {"INDEX_DEVICE": "cuda:3"}, "EVAL.INDEX_DEVICE is GPU 3, but faiss sees 2 GPUs"),
-        (2, {"INDEX_DEVICE": "gpu"}, "EVAL.INDEX_DEVICE is 'gpu'; use auto, cpu, cuda or cuda:1"),
-        (2, {"INDEX_DEVICE": "cuda", "INDEX": "hnsw"}, "EVAL.INDEX_DEVICE is a GPU, but IndexHNSWFlat runs only on"),
+        (2, {"INDEX_DEVICE": "gpu"}, "EVAL.INDEX_DEVICE is 'gpu'"),
+        (2, {"INDEX_DEVICE": "cuda", "INDEX": "hnsw"}, "EVAL.INDEX_DEVICE is a GPU, but IndexHNSWFlat"),
         (2, {"INDEX_DEVICE": "cuda", "INDEX": "IVF4,PQ4x4np"}, "EVAL.INDEX_DEVICE is a GPU, to which faiss cannot"),
-        (
-            2,
-            {"INDEX_DEVICE": "cuda", "INDEX": "IVF4,Flat", "INDEX_DEPTH": "2049"},
-            "EVAL.INDEX_DEPTH is 2049, but a GPU finds 2048 images at most",
-        ),
-        (
-            2,
-            {"INDEX_DEVICE": "cpu", "INDEX_FLOAT16": "True"},
-            "EVAL.INDEX_FLOAT16 is True, but faiss searches on the CPU",
-        ),
-        (0, {"INDEX_FLOAT16": "True"}, "EVAL.INDEX_FLOAT16 is True, but faiss searches on the CPU"),
-        (
-            2,
-            {"INDEX": "IVF4,Flat", "INDEX_DEPTH": "2049", "INDEX_FLOAT16": "True"},
-            "EVAL.INDEX_FLOAT16 is True, but faiss searches on the CPU",
-        ),
-        (2, {"INDEX": "hnsw", "INDEX_FLOAT16": "True"}, "EVAL.INDEX_DEVICE is a GPU, but IndexHNSWFlat runs only on"),
+        (2, {"INDEX_DEVICE": "cuda", "INDEX": "IVF4,Flat", "INDEX_DEPTH": "2049"}, "EVAL.INDEX_DEPTH is 2049"),
+        (2, {"INDEX_DEVICE": "cpu", "INDEX_FLOAT16": "True"}, "EVAL.INDEX_FLOAT16 is True"),
+        (0, {"INDEX_FLOAT16": "True"}, "EVAL.INDEX_FLOAT16 is True"),
+        (2, {"INDEX": "IVF4,Flat", "INDEX_DEPTH": "2049", "INDEX_FLOAT16": "True"}, "EVAL.INDEX_FLOAT16 is True"),
+        (2, {"INDEX": "hnsw", "INDEX_FLOAT16": "True"}, "EVAL.INDEX_DEVICE is a GPU, but IndexHNSWFlat"),
     ],
 )
-def test_what_a_gpu_cannot_do_is_refused_before_training(
-    monkeypatch: pytest.MonkeyPatch, gpus: int, keys: dict[str, str], told: str
+def test_unsupported_settings_are_refused_before_training(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, keys: dict[str, str], fault: str
 ) -> None:
     pretend_gpus(monkeypatch, gpus)
     cfg = load_config((), [word for key, value in keys.items() for word in (f"EVAL.{key}", value)], report=False)
-    with pytest.raises(InputError, match=f"^{told}") as error, naming_index_keys():
+    with pytest.raises(InputError, match=f"^{fault}") as error, naming_index_keys():
         index = index_of(cfg)
         assert index is not None
         index.check(200, 8)
@@ -128,28 +115,28 @@ def test_what_a_gpu_cannot_do_is_refused_before_training(
 
 
 @pytest.mark.parametrize(("device", "extra"), [("cuda", "gpu"), ("cuda:1", "gpu"), ("cpu", "cpu"), ("auto", "cpu")])
-def test_the_device_decides_which_faiss_to_install(monkeypatch: pytest.MonkeyPatch, device: str, extra: str) -> None:
+def test_missing_faiss_names_the_extra_of_the_device(monkeypatch: pytest.MonkeyPatch, device: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
     for use in (lambda: FaissIndex(device=device).check(200, 8), lambda: FaissIndex(device=device).over(FEW, "cosine")):
-        with pytest.raises(InputError, match=rf"^faiss cannot be imported .*pip install 'lreid\[{extra}\]'$"):
+        with pytest.raises(InputError, match=rf"^faiss .*lreid\[{extra}\]"):
             use()
 
 
-def test_16_bits_are_never_ignored_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_16_bits_without_a_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_gpus(monkeypatch, 0)
-    with pytest.raises(InputError, match=r"^index_float16 is True, but faiss searches on the CPU"):
+    with pytest.raises(InputError, match="^index_float16 is True"):
         FaissIndex(float16=True).over(FEW, "cosine")
     pretend_gpus(monkeypatch, 1)
-    with pytest.raises(InputError, match=r"^index_device is a GPU, but IndexHNSWFlat runs only on the CPU"):
+    with pytest.raises(InputError, match="^index_device is a GPU, but IndexHNSWFlat"):
         FaissIndex("hnsw", float16=True).over(FEW, "cosine")
 
 
-def test_what_faiss_cannot_copy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_copy_to_a_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_gpus(monkeypatch, 2)
 
     def refuse(*_: Any) -> None:
         raise RuntimeError("Error in void faiss::gpu::f() at /project/f.cu:12: Error: 'x' failed: out of memory")
 
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", refuse)
-    with pytest.raises(InputError, match="^index_device is a GPU, to which faiss cannot copy the index: out of memory"):
+    with pytest.raises(InputError, match="^index_device .*: out of memory"):
         FaissIndex(device="cuda:1").over(problem(50)[1], "cosine")

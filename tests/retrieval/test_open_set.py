@@ -14,7 +14,7 @@ from lreid.retrieval.open_set import pair_scores, threshold_for
     st.lists(st.sampled_from([-0.5, 0.0, 0.25, 0.5, 0.75]), min_size=1, max_size=40),
     st.sampled_from([0, 0.001, 0.01, 0.1, 0.3, 0.5, 0.99]),
 )
-def test_threshold_is_the_lowest_that_keeps_the_rate(scores, rate):
+def test_threshold_is_the_lowest_within_the_rate(scores, rate):
     scores = np.array(scores, dtype=np.float32)
     threshold = threshold_for(scores, rate)
     assert (scores >= threshold).mean() <= rate + 1e-9
@@ -24,7 +24,7 @@ def test_threshold_is_the_lowest_that_keeps_the_rate(scores, rate):
 
 @pytest.mark.parametrize("camera_filter", [True, False])
 @pytest.mark.parametrize("seed", range(5))
-def test_equals_nested_loops(camera_filter, seed, monkeypatch):
+def test_rates_equal_nested_loops(camera_filter, seed, monkeypatch):
     monkeypatch.setattr("lreid.retrieval.scores.BLOCK_SCORES", 100)  # several blocks
     rng = np.random.default_rng(seed)
     query_ids, gallery_ids = rng.integers(9, size=60), rng.integers(-1, 8, size=40)
@@ -54,7 +54,7 @@ def test_equals_nested_loops(camera_filter, seed, monkeypatch):
     assert 0 < rates[0].true_positive_rate < 1
 
 
-def test_bad_input_is_named():
+def test_invalid_input_is_named():
     features = np.eye(3)
     with pytest.raises(InputError, match="needs impostors"):
         open_set_rates(*cosines_and_labels(features, features, [1, 1, 1], [1, 1, 1], None, None))

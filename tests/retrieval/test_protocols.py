@@ -32,7 +32,7 @@ def problem(seed, num_queries=8, num_gallery=10, num_ids=4):
 @pytest.mark.parametrize("ap", ["rectangular", "trapezoidal"])
 @pytest.mark.parametrize("metric", ["cosine", "sqeuclidean"])
 @pytest.mark.parametrize("seed", range(5))
-def test_image_to_track_equals_ranking_the_best_images(ap, metric, seed):
+def test_image_to_track_equals_a_ranking_of_best_images(ap, metric, seed):
     queries, gallery, query_ids, _, query_cams, _ = problem(seed, num_gallery=24)
     rng = np.random.default_rng(seed)
     tracks = rng.integers(10, 18, size=24)
@@ -58,21 +58,21 @@ def test_image_to_track_equals_ranking_the_best_images(ap, metric, seed):
 
 
 @pytest.mark.parametrize("rerank", [None, KReciprocal(k1=3, k2=2)])
-def test_tracks_of_one_image_are_images(rerank):
+def test_tracks_of_one_image_equal_images(rerank):
     case = problem(1, num_queries=20, num_gallery=30)
     tracks = evaluate_image_to_track(*scores_and_labels(*case, rerank=rerank), np.arange(30))
     np.testing.assert_allclose(tracks.ap, evaluate(*case, rerank=rerank).ap, rtol=1e-12)
 
 
 @pytest.mark.parametrize("rerank", [None, KReciprocal(k1=3, k2=2)])
-def test_single_shots_of_one_image_an_identity_are_the_whole_gallery(rerank):
+def test_single_shot_with_one_image_per_identity_equals_the_whole_gallery(rerank):
     queries, gallery, query_ids, _, query_cams, gallery_cams = problem(1, num_queries=20, num_gallery=30)
     case = queries, gallery, query_ids, np.arange(30), query_cams, gallery_cams
     shots = evaluate_single_shot(*scores_and_labels(*case, rerank=rerank), repeats=2)
     np.testing.assert_allclose(shots.cmc, evaluate(*case, rerank=rerank).cmc)
 
 
-def test_a_track_of_two_identities_is_refused():
+def test_track_with_several_identities_or_cameras_is_refused():
     features, ids = np.eye(3), [0, 1, 2]
     with pytest.raises(InputError, match="track 7: its images have several identities"):
         evaluate_image_to_track(*scores_and_labels(features, features, ids, ids, ids, [0, 0, 0]), [5, 7, 7])
@@ -107,7 +107,7 @@ def test_single_shot_approaches_the_mean_over_all_draws(camera_filter, seed):
     assert (result.mAP, result.num_valid) == (whole.mAP, whole.num_valid)
 
 
-def test_single_shot_draws_by_seed():
+def test_single_shot_draws_depend_on_the_seed():
     case = problem(0, num_queries=40, num_gallery=100, num_ids=20)
     curves = [evaluate_single_shot(*scores_and_labels(*case), repeats=2, seed=seed).cmc for seed in (0, 0, 1)]
     np.testing.assert_array_equal(curves[0], curves[1])
@@ -116,7 +116,7 @@ def test_single_shot_draws_by_seed():
         evaluate_single_shot(*scores_and_labels(*case), repeats=0)
 
 
-def test_average_counts_every_split_the_same():
+def test_average_weights_all_splits_equally():
     first, second = (evaluate(*problem(seed, num_queries=5 + seed)) for seed in (0, 1))
     mean = average_evaluations([first, second])
     assert mean.mAP == pytest.approx((first.mAP + second.mAP) / 2)
@@ -128,7 +128,7 @@ def test_average_counts_every_split_the_same():
         average_evaluations([])
 
 
-def test_names_give_the_figures_of_their_numbers():
+def test_text_labels_give_the_same_metrics_as_numbers():
     case = problem(0, num_queries=12, num_gallery=60, num_ids=6)
     named = [*case[:2], *([f"id {number}" if number != -1 else "-1" for number in labels] for labels in case[2:])]
     tracks = np.unique(np.stack([case[3], case[5]]), axis=1, return_inverse=True)[1].ravel()

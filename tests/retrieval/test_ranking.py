@@ -50,7 +50,7 @@ def problems(draw):
     dtype=st.sampled_from([np.float16, np.float32, np.float64]),
     container=st.sampled_from([np.asarray, torch.from_numpy]),
 )
-def test_equals_a_full_sort(problem, metric, ap, camera_filter, block, dtype, container):
+def test_metrics_equal_a_full_sort(problem, metric, ap, camera_filter, block, dtype, container):
     expected = nested_loops.evaluate(*problem, metric, ap, camera_filter)
     features = [container(np.array(vectors, dtype=dtype)) for vectors in problem[:2]]
     labels = [container(np.array(values)) for values in problem[2:]]
@@ -133,7 +133,7 @@ def test_equal_images_keep_the_order_of_the_gallery(width, num_gallery):
     st.sampled_from([1, 256]),
     st.booleans(),
 )
-def test_both_ways_of_counting_agree(num_rows, num_columns, seed, levels, sort, few, sampled, scaled):
+def test_sorting_and_comparing_give_the_same_ranks(num_rows, num_columns, seed, levels, sort, few, sampled, scaled):
     rng = np.random.default_rng(seed)
     scores = rng.integers(levels, size=(num_rows, num_columns)).astype(np.float32)
     scores[rng.random(scores.shape) < 0.1] = np.finfo(np.float32).min  # as of a match that an index has not found
@@ -163,7 +163,7 @@ def test_both_ways_of_counting_agree(num_rows, num_columns, seed, levels, sort, 
     np.testing.assert_array_equal(_count_by_comparing(torch.from_numpy(final), rows, columns), expected)
 
 
-def test_figures_do_not_depend_on_the_unit_of_float64_features():
+def test_metrics_do_not_depend_on_the_scale_of_float64_features():
     """Squares beyond float32 are scores as any other."""
     problem = random_problem()
     for metric in ("cosine", "euclidean"):
@@ -172,7 +172,7 @@ def test_figures_do_not_depend_on_the_unit_of_float64_features():
         np.testing.assert_array_equal(large.ap, result.ap)
 
 
-def test_leaves_its_input_and_the_precision_of_products_alone():
+def test_input_and_matmul_precision_are_unchanged():
     problem = random_problem(dtype=np.float32)
     copies = [array.copy() for array in problem]
     before = torch.get_float32_matmul_precision()
@@ -186,7 +186,7 @@ def test_leaves_its_input_and_the_precision_of_products_alone():
         np.testing.assert_array_equal(array, copy)
 
 
-def test_arrays_of_any_byte_order_and_read_only_ones_are_taken():
+def test_read_only_arrays_and_any_byte_order_are_accepted():
     problem = random_problem(dtype=np.float32)
     other, locked = problem[1].astype(">f4"), problem[1].copy()
     locked.flags.writeable = False
@@ -201,7 +201,7 @@ def test_arrays_of_any_byte_order_and_read_only_ones_are_taken():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_length_does_not_change_a_direction(dtype):
-    """However short: squares of values around 1e-22 vanish in float32."""
+    """Squares of values around 1e-22 vanish in float32."""
     problem = random_problem(dtype=dtype)
     queries, gallery = (torch.from_numpy(each) for each in problem[:2])
     result = evaluate(*problem)
@@ -219,7 +219,7 @@ def test_length_does_not_change_a_direction(dtype):
     assert not unit_rows(short, "gallery")[7].any()
 
 
-def test_says_why_queries_have_no_match():
+def test_warning_counts_queries_without_match():
     features = np.eye(4)
     result = evaluate(features, features, [1, 2, 3, 4], [1, 2, 9, 4], [0, 0, 0, 0], [1, 0, 0, 1])
     assert (result.num_valid, result.num_absent, result.num_filtered) == (2, 1, 1)
@@ -230,7 +230,7 @@ def test_says_why_queries_have_no_match():
     assert evaluate(features, features, [1] * 4, [1] * 4, camera_filter=False).warning == ""
 
 
-def test_names_the_filter_that_left_no_match():
+def test_error_names_the_filter_that_removed_all_matches():
     features, ids, cams = np.eye(3), [1, 2, 3], [0, 0, 0]
     with pytest.raises(InputError, match=r"camera filter removed them all.*camera_filter=False"):
         evaluate(features, features, ids, ids, cams, cams)
@@ -261,7 +261,7 @@ def test_names_the_filter_that_left_no_match():
         ({"max_rank": -1}, "max_rank = -1 and block = None must be at least 1"),
     ],
 )
-def test_bad_input_is_named(change, message):
+def test_invalid_input_is_named(change, message):
     arguments = {
         "query_features": np.ones((3, 2)),
         "gallery_features": np.ones((3, 2)),
@@ -289,7 +289,7 @@ def exact_map(queries, gallery, query_ids, gallery_ids):
 @pytest.mark.parametrize(
     "case", ["plain", "offset", "large offset", "two domains", "small", "tiny", "denormal", "one axis"]
 )
-def test_float32_features_far_from_zero_or_near_it_are_ranked_right(case, metric, rerank):
+def test_float32_features_with_offset_or_tiny_values_are_ranked_exactly(case, metric, rerank):
     rng = np.random.default_rng(0)
     means = rng.standard_normal((30, 16))
     query_ids, gallery_ids = np.repeat(np.arange(30), 2), np.repeat(np.arange(30), 5)
@@ -326,7 +326,7 @@ def test_identities_that_do_not_fit_are_refused():
     assert evaluate(features, features, largest, largest, camera_filter=False).mAP == 1
 
 
-def test_arrays_may_run_backwards():
+def test_negative_strides_are_accepted():
     features, ids = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32), np.arange(4)
     for rows in (4, 1):  # numpy calls a single row contiguous, backwards or not
         for turned in (np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, ::-1], np.s_[::-2]):
@@ -351,13 +351,13 @@ def test_arrays_may_run_backwards():
         ({"query_ids": "ab"}, "query identities: .*str"),
     ],
 )
-def test_labels_of_another_kind_are_named(change, message):
+def test_invalid_labels_are_named(change, message):
     labels = {f"{which}_{what}": [1, 2] for which in ("query", "gallery") for what in ("ids", "cams")}
     with pytest.raises(InputError, match=message):
         evaluate(np.eye(2), np.eye(2), **(labels | change))
 
 
-def test_an_evaluation_is_printed_in_a_line():
+def test_repr_of_an_evaluation():
     labels = ["ann", "bob", "eve"], ["bob", "ann", "ann"], ["1", "1", "1"], ["2", "2", "2"]
     result = evaluate(np.eye(3), np.eye(3), *labels)
     assert str(result) == (

@@ -71,7 +71,7 @@ def test_equals_the_dense_algorithm(num_queries, num_gallery, seed, metric, k1, 
     np.testing.assert_allclose(one_by_one, expected, atol=1e-9)
 
 
-def test_blocks_change_nothing(monkeypatch):
+def test_blocks_do_not_change_scores(monkeypatch):
     queries, gallery, *_ = problem(10, 60, seed=0)
     expected = -dense(queries, gallery, "cosine", 8, 3, 0.3)
     monkeypatch.setattr("lreid.retrieval.scores.BLOCK_SCORES", 500)
@@ -79,7 +79,7 @@ def test_blocks_change_nothing(monkeypatch):
     np.testing.assert_allclose(score(slice(0, 10)).numpy(), expected, atol=1e-9)
 
 
-def test_evaluation_ranks_by_the_new_distances():
+def test_evaluation_ranks_by_reranked_distances():
     queries, gallery, *labels = problem(12, 60, seed=1)
     distances = dense(queries, gallery, "cosine", 8, 3, 0.3)
     precisions = []
@@ -89,10 +89,10 @@ def test_evaluation_ranks_by_the_new_distances():
         precisions.append(np.mean([(found + 1) / (rank + 1) for found, rank in enumerate(ranks)]))
     result = evaluate(queries, gallery, *labels, rerank=KReciprocal(8, 3))
     np.testing.assert_allclose(result.ap, precisions)
-    assert result.mAP > evaluate(queries, gallery, *labels).mAP  # which is what it is for
+    assert result.mAP > evaluate(queries, gallery, *labels).mAP
 
 
-def test_equal_images_are_their_own_nearest():
+def test_equal_images_have_finite_scores():
     features = torch.ones(4, 3)
     scores = KReciprocal(2, 1)(features[:1], features[1:])(slice(0, 1))
     assert torch.isfinite(scores).all()
@@ -112,12 +112,12 @@ def test_query_expansion_equals_a_loop(alpha):
     np.testing.assert_allclose(wide, expand_queries(queries, gallery, k=20))
 
 
-def test_bad_input_is_named():
+def test_invalid_input_is_named():
     queries, gallery, *_ = problem(2, 3, seed=0)
     for settings_ in ({"k1": 0}, {"k2": 0}, {"k1": 3, "k2": 5}, {"weight": 1.5}):
-        with pytest.raises(InputError, match="KReciprocal.*needs k1 of at least 1"):
+        with pytest.raises(InputError, match="KReciprocal"):
             KReciprocal(**settings_)(torch.from_numpy(queries), torch.from_numpy(gallery))
-    with pytest.raises(InputError, match="metric 'nonsense': unknown; use cosine, euclidean or sqeuclidean"):
+    with pytest.raises(InputError, match="metric 'nonsense'"):
         evaluate(queries, gallery, [0, 1], [0, 1, 2], camera_filter=False, metric="nonsense", rerank=KReciprocal())
-    with pytest.raises(InputError, match="k = 0 must be at least 1"):
+    with pytest.raises(InputError, match="k = 0"):
         expand_queries(queries, gallery, k=0)
