@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from processes import wait_until
 from tiny import as_arguments, train_interrupted
 
 import lreid
@@ -91,29 +89,19 @@ def test_train_test_and_publish_on_each_directory_layout(
 
 
 @pytest.mark.slow
-def test_killed_script_continues(repository: Path, tmp_path: Path) -> None:
+def test_example_script_trains_tests_and_publishes(repository: Path, tmp_path: Path) -> None:
     plant(tmp_path / "data", *MARKET)
     (tmp_path / "lreid").write_text(f'#!/bin/sh\nexec {sys.executable} -m lreid "$@"\n')
     (tmp_path / "lreid").chmod(0o755)
     places = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
     small = {"MODEL.BACKBONE": "small", "INPUT.HEIGHT": 64, "INPUT.WIDTH": 32}
-    steps = {"BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 20, "TRAIN.CHECKPOINT_MINUTES": 0}
+    steps = {"BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 2}
     command = ["sh", str(repository / "examples/from_market.sh"), "data", "mine", *as_arguments(FAST, small, steps)]
     run = tmp_path / "runs/mine"
 
-    with open(tmp_path / "first.txt", "w") as log:
-        first = subprocess.Popen(
-            command, cwd=tmp_path, env=os.environ | places, stdout=log, stderr=log, start_new_session=True
-        )
-    wait_until(lambda: (run / "checkpoints/last.pt").exists() or first.poll() is not None)
-    assert first.poll() is None, (tmp_path / "first.txt").read_text()
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    assert not (run / "results.json").exists()  # within the first task
-
-    second = subprocess.run(command, cwd=tmp_path, env=os.environ | places, capture_output=True, text=True)
-    assert (second.returncode, second.stderr) == (0, "")
-    assert "resuming from" in second.stdout and "ranked by faiss-flat" in second.stdout
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | places, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ranked by faiss-flat" in done.stdout
     trained = json.loads((run / "results.json").read_text())["mAP"][-1]
     for folder in (run / "test", tmp_path / "mine-test"):  # of the run, and of the model by name
         tested = json.loads((folder / "market1501-10/test.json").read_text())

@@ -32,6 +32,7 @@ from lreid.training.run import batching_of, run_folder_for, train
 
 pytestmark = pytest.mark.slow
 config, listed = partial(tiny_config, FEW), partial(csv_config, **FEW)
+two_tasks = partial(tiny_config, FEW | {"BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 2})
 
 
 def test_data_without_test_images_trains_without_metrics(tmp_path: Path) -> None:
@@ -156,8 +157,9 @@ def test_unreadable_image_is_refused_or_skipped(people: Path, tmp_path: Path) ->
         train(listed(people), tmp_path / "run")
     shutil.rmtree(tmp_path / "run")
     (people / "query003.png").unlink()
-    results = train(listed(people, DATA__SKIP_BAD_IMAGES=True), tmp_path / "run")
-    assert results["skipped_images"] == 2
+    keys = {"METHOD__NAME": "bot_ft", "METHOD__EXEMPLARS": 500, "DATA__SKIP_BAD_IMAGES": True}
+    results = train(listed(people, **keys), tmp_path / "run")
+    assert results["skipped_images"] == 2 and results["exemplars"] == 47  # of 48 training images
     assert results["skipped"] == [str(people / "query003.png"), str(victim)]
     assert "train005.png" in (tmp_path / "run" / "log.txt").read_text()
 
@@ -377,3 +379,26 @@ def test_neighbours_use_the_camera_sampler() -> None:
     task = benchmark_of(cfg).tasks[0]
     sampler = batching_of(cfg, torch.device("cpu")).sampler(method, task, task.records)
     assert isinstance(sampler, CameraSampler) and sampler.neighbours == 2
+
+
+@pytest.mark.parametrize("name", ["dwopp", "pass_proto"])
+def test_method_without_own_memory_replays_exemplars(name: str, tmp_path: Path) -> None:
+    """Of two tasks of six identities: the second is learned from images of all twelve."""
+    results = [
+        train(two_tasks(METHOD__NAME=name, METHOD__EXEMPLARS=exemplars), tmp_path / str(exemplars))
+        for exemplars in (0, 24)
+    ]
+    assert [each["exemplars"] for each in results] == [0, 24]
+    first, second = (
+        [{key: entry[key] for key in entry if key != "lr"} for entry in each["loss_history"]] for each in results
+    )
+    assert first[:2] == second[:2] and first[2:] != second[2:]
+    memory = torch.load(tmp_path / "24" / "checkpoints" / "task-02.pt", weights_only=True)["method"]["memory"]
+    assert sorted(memory["labels"].tolist()) == sorted(2 * list(range(12)))
+
+
+def test_workers_do_not_change_results(tmp_path: Path) -> None:
+    cfgs = [two_tasks(METHOD__NAME="erd", DATA__WORKERS=workers) for workers in (0, 2)]
+    one, two = (train(cfg, tmp_path / str(cfg.DATA.WORKERS)) for cfg in cfgs)
+    assert "align" in one["loss_history"][-1] and one["exemplars"] == 48
+    assert one["loss_history"] == two["loss_history"] and one["mAP"] == two["mAP"]
