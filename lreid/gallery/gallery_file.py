@@ -10,7 +10,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +19,14 @@ import numpy as np
 from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.gallery.shards import keys_in, require_kind
 from lreid.retrieval.faiss_library import KINDS, import_faiss, reason_of
-from lreid.utils.files import lock_open_file, make_folder, remove_leftovers, require_replaceable, sync_file, unfinished
+from lreid.utils.files import (
+    make_folder,
+    only_one_process,
+    remove_leftovers,
+    require_replaceable,
+    sync_file,
+    unfinished,
+)
 from lreid.utils.reading import misfit, raise_if_unreadable, require_not_newer, require_regular
 
 FORMAT = 1
@@ -61,20 +68,16 @@ def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
     Raises:
         InputError: the file was replaced or changed: its stamp is not ``seen``.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        raise InputError(f"{path}: was deleted while this command ran; nothing was written") from None
-    try:
-        lock_open_file(descriptor)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(only_one_process(path))
+        except FileNotFoundError:
+            raise InputError(f"{path}: was deleted while this command ran; nothing was written") from None
         if stamp(path) != seen:  # also True if the file was replaced while this process waited for the lock
             raise InputError(
                 f"{path}: another process has changed the file in the meantime; nothing was written, run this again"
             )
         yield
-    finally:
-        with suppress(OSError):  # nothing was written through the descriptor, so errors do not matter
-            os.close(descriptor)
 
 
 def write_gallery(

@@ -64,13 +64,13 @@ def lock_open_file(descriptor: int, *, wait: bool = True) -> bool:
 
 
 @contextlib.contextmanager
-def only_one_process(folder: Path) -> Iterator[None]:
-    """Wait for the lock of a folder, without writing a lock file into it.
+def only_one_process(path: str | Path) -> Iterator[None]:
+    """Wait for the lock of a folder or file, without writing a lock file.
 
     Raises:
-        OSError: the folder does not exist.
+        OSError: the path does not exist.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         lock_open_file(descriptor)
         yield
