@@ -1,11 +1,12 @@
 """Exceptions for bad input of a user; bugs raise other exceptions."""
 
 import re
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from signal import Signals
 
-MOST_WORDS = 160  # maximum number of characters that are quoted from a library's message
+MAX_REASON = 160  # maximum number of characters that are quoted from a library's message
 
 
 class InputError(Exception):
@@ -42,12 +43,10 @@ def raise_if_out_of_memory(
     """Raise OutOfMemory if an error means that memory ran out; call this before reporting damage or a bug."""
     if isinstance(error, OutOfMemory):
         raise error
-    words = " ".join(str(error).split())
-    if isinstance(error, MemoryError) or NO_MEMORY.search(words):
-        if len(words) > MOST_WORDS:
-            words = words[:MOST_WORDS].rpartition(". ")[0] or words[:MOST_WORDS]  # whole sentences
-        beginning, reason = f"{where}: " if where else "", words or type(error).__name__
-        raise OutOfMemory(f"{beginning}memory ran out ({reason}); {remedy}") from None
+    if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
+        reason = textwrap.shorten(str(error), MAX_REASON, placeholder=" ...") or type(error).__name__
+        place = f"{where}: " if where else ""
+        raise OutOfMemory(f"{place}memory ran out ({reason}); {remedy}") from None
 
 
 class ArgumentError(InputError):

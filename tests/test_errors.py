@@ -1,4 +1,4 @@
-"""The library speaks of Python arguments, commands of config keys and options."""
+"""Messages name Python arguments in the library, and config keys and options in commands; lack of memory."""
 
 import ast
 import errno
@@ -30,7 +30,7 @@ ABOUT_CONFIGS = {"data/inventory.py", "loading.py", "zoo/card.py", "zoo/catalogu
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "renamed"),
     [
         ("a.png: damaged; set skip_bad=True", "a.png: damaged; set DATA.SKIP_BAD_IMAGES True"),
         ("set cameras='apart', or workers=0", "set BENCHMARK.CAMERAS apart, or DATA.WORKERS 0"),
@@ -38,14 +38,14 @@ ABOUT_CONFIGS = {"data/inventory.py", "loading.py", "zoo/card.py", "zoo/catalogu
         ("my_skip_bad=True, other=1, workers", "my_skip_bad=True, other=1, workers"),
     ],
 )
-def test_advice_is_told_in_keys_and_options(message: str, told: str) -> None:
+def test_advice_names_keys_and_options(message: str, renamed: str) -> None:
     with pytest.raises(InputError) as raised, naming_keys(**ARGUMENTS):
         raise InputError(message)
-    assert str(raised.value) == told
+    assert str(raised.value) == renamed
 
 
-def test_arguments_become_keys_of_their_group_or_their_own() -> None:
-    for group, keys, told in (
+def test_arguments_become_keys() -> None:
+    for group, keys, message in (
         ("EVAL", {}, "EVAL.DEVICE is x"),
         ("EVAL", {"device": "DEVICE"}, "DEVICE is x"),
         ("", {"device": "--device"}, "--device is x"),
@@ -53,12 +53,15 @@ def test_arguments_become_keys_of_their_group_or_their_own() -> None:
     ):
         with pytest.raises(InputError) as raised, naming_keys(group, **keys):
             raise ArgumentError("device", "is x")
-        assert str(raised.value) == told
+        assert str(raised.value) == message
 
 
-def test_the_nearest_argument_becomes_a_key_as_well() -> None:
-    for group, told in (("METHOD", "METHOD.RATTE is x; the nearest name is METHOD.RATE"), ("", "ratte is x; the near")):
-        with pytest.raises(InputError, match=told), naming_keys(group):
+def test_nearest_argument_becomes_a_key() -> None:
+    for group, message in (
+        ("METHOD", "METHOD.RATTE is x; the nearest name is METHOD.RATE"),
+        ("", "ratte is x; the near"),
+    ):
+        with pytest.raises(InputError, match=message), naming_keys(group):
             raise ArgumentError("ratte", "is x", "rate")
 
 
@@ -77,25 +80,24 @@ def test_keys_of_arguments_exist() -> None:
 
 
 def texts(file: Path) -> Iterator[str]:
-    """The texts of a file without docstrings."""
+    """All strings of a file except docstrings."""
     tree = ast.parse(file.read_text())
-    told = {
+    docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value
 
 
-def test_no_message_of_the_library_names_a_key(repository: Path) -> None:
-    """It is called without a config, from Python."""
+def test_messages_of_the_library_name_no_config_key(repository: Path) -> None:
     package = repository / "lreid"
     for file in package.rglob("*.py"):
         path = file.relative_to(package)
         if path.parts[0] not in KNOWING and path.as_posix() not in ABOUT_CONFIGS:
-            assert not [text for text in texts(file) if KEY.search(text)], path
+            assert not [text for text in texts(file) if " " in text and KEY.search(text)], path
 
 
 def raised_by(function: Callable[[], object]) -> Exception:
@@ -117,15 +119,15 @@ def raised_by(function: Callable[[], object]) -> Exception:
         ImportError("libx.so: failed to map segment from shared object"),
     ],
 )
-def test_what_says_that_memory_ran_out_is_one_line(error: Exception) -> None:
-    with pytest.raises(OutOfMemory, match="^a.pt: ") as told:
+def test_lack_of_memory_is_one_line(error: Exception) -> None:
+    with pytest.raises(OutOfMemory, match="^a.pt: ") as raised:
         raise_if_out_of_memory(error, "a.pt")
-    assert "\n" not in str(told.value)
-    with pytest.raises(OutOfMemory, match=re.escape(str(told.value))):  # and not once more around it
-        raise_if_out_of_memory(told.value, "b.pt")
+    assert "\n" not in str(raised.value)
+    with pytest.raises(OutOfMemory, match=re.escape(str(raised.value))):  # unchanged, not wrapped again
+        raise_if_out_of_memory(raised.value, "b.pt")
 
 
-def test_other_errors_are_left_alone() -> None:
+def test_other_errors_are_ignored() -> None:
     for error in (RuntimeError("size mismatch"), OSError(errno.ENOSPC, "No space left on device"), ValueError()):
         raise_if_out_of_memory(error)
 
@@ -134,5 +136,5 @@ def test_other_errors_are_left_alone() -> None:
     ("noun", "several"),
     [("task", "tasks"), ("identity", "identities"), ("query", "queries"), ("class", "classes"), ("epoch", "epochs")],
 )
-def test_a_number_with_its_noun(noun: str, several: str) -> None:
+def test_plural_of_nouns(noun: str, several: str) -> None:
     assert [counted(count, noun) for count in (0, 1, 2)] == [f"0 {several}", f"1 {noun}", f"2 {several}"]

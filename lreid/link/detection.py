@@ -42,14 +42,12 @@ def detect(tracked: Tracked) -> list[Box]:
         overlaps = _overlaps([track[-1] for track in live], boxes)
         rows, columns = optimize.linear_sum_assignment(overlaps, maximize=True)
         pairs = {c: r for r, c in zip(rows, columns, strict=True) if overlaps[r, c] > MIN_OVERLAP}
-        new = []
         for column, box in enumerate(boxes):
-            track = live[pairs[column]] if column in pairs else []
-            track.append(box._replace(frame=number))
-            if column not in pairs:
-                new.append(track)
-        live += new
-        tracks += new
+            if column not in pairs:  # a new track
+                pairs[column] = len(live)
+                live.append([])
+                tracks.append(live[-1])
+            live[pairs[column]].append(box._replace(frame=number))
     tracks_shown = [each for each in tracks if each[-1].frame - each[0].frame >= MIN_DURATION * rate]
     if not tracks_shown:
         raise NoTracks(

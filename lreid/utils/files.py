@@ -264,10 +264,8 @@ def sync_below(folder: Path, top: Path) -> None:
     Raises:
         OSError: the disk does not confirm that everything was written.
     """
-    for path in (*folder.rglob("*"), folder):
+    for path in (*folder.rglob("*"), folder, *(top / parent for parent in folder.relative_to(top).parents)):
         _sync(path)
-    for parent in folder.relative_to(top).parents:
-        _sync(top / parent)
 
 
 def _sync(path: Path) -> None:
