@@ -172,8 +172,8 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
 def _read(file: str) -> dict[str, Tensor]:
     if not (file and Path(file).exists()):
         raise InputError(
-            f"{file or 'an empty name'}: no such file; name one, none, imagenet, hub, package:NAME or, as "
-            "MODEL.WEIGHTS, zoo:NAME"
+            f"{file or 'an empty name'}: no such file; name one, none, imagenet, hub, package:NAME or, in "
+            "a config, zoo:NAME"
         )
     return read_state_dict(file)
 
