@@ -33,11 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands of ``lreid data`` and their options."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, what: str, names: str = "", about: str = "") -> argparse.ArgumentParser:
+    def command(name: str, what: str, names: str, about: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=what)
         sub.set_defaults(action=name)
-        if names:
-            sub.add_argument("names", nargs="*" if name == "list" else "+", metavar=names, help=about)
+        sub.add_argument("names", nargs="*" if name == "list" else "+", metavar=names, help=about)
         if name != "from-tracks":
             option(sub, "--root DIR", ROOT, Path("datasets"))
         return sub

@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lreid.apps.arguments import DEVICE, option, require_device, require_model, require_path
-from lreid.errors import InputError, counted, naming_keys
+from lreid.errors import counted, naming_keys
 
 if TYPE_CHECKING:
     from lreid.data.schemes import Sources
+    from lreid.gallery.images import SearchImage
 
 SKIP_BAD = "skip images that cannot be read"
 KINDS = ("flat", "hnsw", "ivfpq")  # as in lreid.retrieval.index, which is not imported here because it loads torch
@@ -49,13 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_query(commands)
     _add_compare(commands)
     _add_versions(commands)
-    _command(commands, "info", "print what a gallery contains")
+    _command(commands, _info, "print what a gallery contains")
 
 
-def _command(commands: Any, name: str, what: str, images: str = "", *, model: str = "") -> argparse.ArgumentParser:
-    """Add a command with a gallery, images and a model (``required`` or ``optional``) as arguments."""
-    sub = commands.add_parser(name, help=what)
-    sub.set_defaults(action=name)
+def _command(
+    commands: Any, run: Callable[[argparse.Namespace], int | None], what: str, images: str = "", *, model: str = ""
+) -> argparse.ArgumentParser:
+    """Add the command of a function, with a gallery, images and a model (``required`` or ``optional``) as arguments."""
+    sub: argparse.ArgumentParser = commands.add_parser(run.__name__.removeprefix("_"), help=what)
+    sub.set_defaults(run_command=run)
     sub.add_argument("gallery", metavar="GALLERY", help="gallery file, milvus:FILE.db or milvus:http://host:port/NAME")
     if images:
         sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
@@ -74,18 +77,18 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
 
 def _add_indexing(commands: Any) -> None:
     """Add the commands that change a gallery: build, add, remove, calibrate."""
-    build = _command(commands, "build", "index images in a new gallery", "DIR|CSV", model="required")
+    build = _command(commands, _build, "index images in a new gallery", "DIR|CSV", model="required")
     option(build, "--kind", "kind of index (default: flat, which is exact)", "flat", choices=KINDS)
     option(build, "--shards N", "number of parts of the gallery; lreid searches the parts in parallel", 1)
     statistics = "standardise features per camera, with the statistics of the indexed images"
     option(build, "--adapt-norm", statistics, choices=("features",))
-    add = _command(commands, "add", "index the images that are not yet in the gallery", "DIR|CSV", model="optional")
+    add = _command(commands, _add, "index the images that are not yet in the gallery", "DIR|CSV", model="optional")
     for sub in (build, add):
         who = sub.add_mutually_exclusive_group()
         option(who, "--identity NAME", "name of the person in all images")
         who.add_argument("--no-identities", action="store_true", help="do not read identities from the paths")
 
-    remove = _command(commands, "remove", "delete images from a gallery")
+    remove = _command(commands, _remove, "delete images from a gallery")
     remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of the images to delete")
     option(remove, "--identity NAME", "delete all images of this identity")
     remove.add_argument(
@@ -93,7 +96,7 @@ def _add_indexing(commands: Any) -> None:
     )
 
     calibrate = _command(
-        commands, "calibrate", "set the threshold between enrolled and unknown people", "DIR|CSV", model="optional"
+        commands, _calibrate, "set the threshold between enrolled and unknown people", "DIR|CSV", model="optional"
     )
     option(calibrate, "--false-accept-rate RATE", "share of impostors whose score may reach the threshold", 0.01)
     for sub in (build, add, calibrate):
@@ -101,7 +104,7 @@ def _add_indexing(commands: Any) -> None:
 
 
 def _add_query(commands: Any) -> None:
-    query = _command(commands, "query", "search the gallery for people in images", "IMAGE|DIR|CSV", model="optional")
+    query = _command(commands, _query, "search the gallery for people in images", "IMAGE|DIR|CSV", model="optional")
     option(query, "--top K", "number of matches per image", 10)
     option(query, "--camera NAME", "name of the camera that took all query images")
     query.add_argument("--other-cameras", action="store_true", help="leave out gallery images from the query's camera")
@@ -122,7 +125,7 @@ def _add_query(commands: Any) -> None:
 
 def _add_compare(commands: Any) -> None:
     compare = commands.add_parser("compare", help="report whether images show the same identity")
-    compare.set_defaults(action="compare")
+    compare.set_defaults(run_command=_compare)
     compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more images, compared in pairs")
     option(compare, "--gallery GALLERY", "use the model and the threshold of this gallery")
     model = "model (default: that of --gallery, or else zoo:people for upright images and zoo:vehicles for others)"
@@ -130,15 +133,23 @@ def _add_compare(commands: Any) -> None:
     option(compare, "--device", DEVICE, "auto")
 
 
+def _per_cent(text: str) -> float:
+    """Parse a limit in per cent, such as ``1%``."""
+    match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]+)?)\s*%\s*", text, re.ASCII)
+    if match is None or float(match[1]) > 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is no percentage; give one from 0% to 100%, such as 1%")
+    return float(match[1])
+
+
 def _add_versions(commands: Any) -> None:
     """Add the commands for a new model or a new place of a gallery: check, reindex, rollback, migrate."""
     reindex = _command(
-        commands, "reindex", "extract all features with a new model, and replace the gallery", model="required"
+        commands, _reindex, "extract all features with a new model, and replace the gallery", model="required"
     )
     restart = "discard an earlier, unfinished reindexing with a different model"
     reindex.add_argument("--restart", action="store_true", help=restart)
     reindex.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
-    check = _command(commands, "check", "measure what a new model would change in a gallery", model="optional")
+    check = _command(commands, _check, "measure what a new model would change in a gallery", model="optional")
     option(check, "--new MODEL", "new model: a checkpoint or zoo:NAME", type=Path, required=True)
     labelled = "labelled images of people, enrolled or not"
     option(check, "--images DIR|CSV", labelled, type=Path, nargs="+", required=True)
@@ -146,12 +157,14 @@ def _add_versions(commands: Any) -> None:
     lost = "enrolled people whom the new model no longer recognises"
     accepted = "unknown people whom the new model takes for enrolled people"
     for name, who in (("lost", lost), ("fpir", accepted)):
-        option(check, f"--max-{name} P%", f"maximum share of {who}; above this share, the exit status is 3")
+        option(
+            check, f"--max-{name} P%", f"maximum share of {who}; above this share, the exit status is 3", type=_per_cent
+        )
     option(check, "--out DIR", "folder for the results", Path("check"))
     check.add_argument("--blur", action="store_true", help="blur the images on the page")
     check.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
-    _command(commands, "rollback", "return to the previous version of the gallery")
-    migrate = _command(commands, "migrate", "copy the gallery to another place")
+    _command(commands, _rollback, "return to the previous version of the gallery")
+    migrate = _command(commands, _migrate, "copy the gallery to another place")
     migrate.add_argument("to", metavar="TO", help="new gallery, which must not exist yet")
     option(migrate, "--kind", "kind of index of the copy (default: unchanged)", choices=KINDS)
     option(migrate, "--shards N", "number of parts of the copy, if it is a file (default: 1)", 1)
@@ -161,34 +174,17 @@ def _add_versions(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int | None:
     """Run the chosen command, and return the exit status if it is not 0."""
     require_device(getattr(args, "device", None))
-    if args.action == "compare":
-        for path in (*args.images, args.gallery):
-            require_path(path)
     for name in ("checkpoint", "new"):
         require_model(getattr(args, name, None))
-    actions: dict[str, Callable[[argparse.Namespace], int | None]] = {
-        "build": _build,
-        "add": _add,
-        "remove": _remove,
-        "calibrate": _calibrate,
-        "query": _query,
-        "compare": _compare,
-        "check": _check,
-        "reindex": _reindex,
-        "rollback": _rollback,
-        "migrate": _migrate,
-        "info": _info,
-    }
-    return actions[args.action](args)
+    status: int | None = args.run_command(args)
+    return status
 
 
 def _build(args: argparse.Namespace) -> None:
     from lreid.gallery import commands
-    from lreid.gallery.images import list_images, who
+    from lreid.gallery.images import who
 
-    images = list_images(
-        args.images, "gallery", _sources(args), identities=not args.no_identities, identity=args.identity
-    )
+    images = _images_to_index(args)
     named = commands.build(
         args.gallery,
         args.checkpoint,
@@ -202,6 +198,13 @@ def _build(args: argparse.Namespace) -> None:
     print(f"{args.gallery}: {counted(len(named.gallery), 'image')} of {who(images)}")
 
 
+def _images_to_index(args: argparse.Namespace) -> "list[SearchImage]":
+    from lreid.gallery.images import list_images
+
+    identities = not args.no_identities
+    return list_images(args.images, "gallery", _sources(args), identities=identities, identity=args.identity)
+
+
 def _sources(args: argparse.Namespace) -> "Sources":
     """Return how to find images: the pattern for paths in folders, and the root of paths in CSV files."""
     from lreid.data.schemes import Sources
@@ -211,11 +214,9 @@ def _sources(args: argparse.Namespace) -> "Sources":
 
 def _add(args: argparse.Namespace) -> None:
     from lreid.gallery import commands
-    from lreid.gallery.images import list_images, who
+    from lreid.gallery.images import who
 
-    images = list_images(
-        args.images, "gallery", _sources(args), identities=not args.no_identities, identity=args.identity
-    )
+    images = _images_to_index(args)
     added = commands.add(args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device)
     print(
         f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} already in it or skipped; they show "
@@ -289,6 +290,8 @@ def _query(args: argparse.Namespace) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
+    for path in (*args.images, args.gallery):
+        require_path(path)
     from lreid.gallery.comparison import compare, said
 
     comparison = compare(args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device)
@@ -310,15 +313,14 @@ def _check(args: argparse.Namespace) -> int | None:
     from lreid.gallery.images import list_images
     from lreid.utils.files import require_writable
 
-    max_lost, max_fpir = _per_cent("--max-lost", args.max_lost), _per_cent("--max-fpir", args.max_fpir)
     require_writable(args.out / release_page.PAGE)
     comparison = release_check.check(
         args.gallery,
         args.new,
         list_images(args.images, "query", _sources(args)),
         out=args.out,
-        max_lost=max_lost,
-        max_fpir=max_fpir,
+        max_lost=args.max_lost,
+        max_fpir=args.max_fpir,
         checkpoint=args.checkpoint,
         skip_bad=args.skip_bad,
         device=args.device,
@@ -326,16 +328,6 @@ def _check(args: argparse.Namespace) -> int | None:
     print(release_page.write_check(comparison, args.out, blur=args.blur))
     print(f"page: {args.out / release_page.PAGE}, figures: {release_page.FIGURES}")
     return None if comparison.results["passed"] else OVER_LIMIT
-
-
-def _per_cent(option: str, text: str | None) -> float | None:
-    """Parse a limit in per cent, such as ``1%``."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]+)?)\s*%\s*", text, re.ASCII)
-    if match is None or float(match[1]) > 100:
-        raise InputError(f"{option} is {text!r}; give a percentage from 0% to 100%, such as 1%")
-    return float(match[1])
 
 
 def _reindex(args: argparse.Namespace) -> None:

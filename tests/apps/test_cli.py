@@ -86,9 +86,17 @@ def test_debug_may_follow_a_subcommand(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 @pytest.mark.parametrize(
     ("words", "nearest"),
-    [("search qury", "query"), ("search build a b --kind flt", "flat"), ("train --epoch 3", "--epochs"), ("zoo", "")],
+    [
+        ("search qury", "query"),
+        ("search build a b --kind flt", "flat"),
+        ("search check g --new m.pt --images i --max-lost 1", ""),
+        ("search check g --new m.pt --images i --max-lost 101%", ""),
+        ("search check g --new m.pt --images i --max-fpir few", ""),
+        ("train --epoch 3", "--epochs"),
+        ("zoo", ""),
+    ],
 )
-def test_a_typo_is_one_line_with_the_nearest_name(words: str, nearest: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_typo_is_one_line_with_the_nearest_name(words: str, nearest: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as status:
         name, *rest = words.split()
         run_command(name, rest, prog=f"lreid {name}")
