@@ -1,4 +1,4 @@
-"""What a search found, in lines and pages."""
+"""Results of a search as values for JSON, lines of text and pages."""
 
 import re
 from pathlib import Path
@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lreid.gallery import findings
-from lreid.gallery.findings import rank1, summary, write_findings
+from lreid.gallery import Matches, findings
+from lreid.gallery.findings import rank1, summary, too_few, verdict, write_findings
 
 
 def match(rank: int, path: str, identity: str | None, known: bool | None = True) -> dict[str, Any]:
     return {"rank": rank, "path": path, "identity": identity, "camera": None, "score": 1 - rank / 10, "known": known}
 
 
-def found(
-    image: str, expected: str | None, matches: list[dict[str, Any]], unknown: bool | None = False
-) -> dict[str, Any]:
+def finding(image: str, expected: str | None, *matches: dict[str, Any], unknown: bool | None = False) -> dict[str, Any]:
     best = next((each["identity"] for each in matches if each["known"] is not False), None)
-    return {"image": image, "expected": expected, "unknown": unknown, "identity": best, "matches": matches}
+    return {"image": image, "expected": expected, "unknown": unknown, "identity": best, "matches": [*matches]}
 
 
 def results(queries: list[dict[str, Any]], threshold: float | None = 0.5) -> dict[str, Any]:
@@ -30,20 +28,35 @@ def results(queries: list[dict[str, Any]], threshold: float | None = 0.5) -> dic
 
 
 QUERIES = [
-    found("/q/1.png", "ann", [match(1, "/g/1.png", "ann")]),
-    found("/q/2.png", "ann", [match(1, "/g/2.png", "ben"), match(2, "/g/1.png", "ann")]),
-    found("/g/3.png", "ben", [match(1, "/g/3.png", "ben"), match(2, "/g/1.png", "ann")]),  # the image itself
-    found("/q/4.png", "ben", []),
-    found("/q/5.png", None, [match(1, "/g/1.png", "ann", known=False)], unknown=True),
+    finding("/q/1.png", "ann", match(1, "/g/1.png", "ann")),
+    finding("/q/2.png", "ann", match(1, "/g/2.png", "ben"), match(2, "/g/1.png", "ann")),
+    finding("/g/3.png", "ben", match(1, "/g/3.png", "ben"), match(2, "/g/1.png", "ann")),  # the image itself
+    finding("/q/4.png", "ben"),
+    finding("/q/5.png", None, match(1, "/g/1.png", "ann", known=False), unknown=True),
 ]
 
 
-def test_rank1_counts_queries_of_people_in_the_gallery_without_the_image_itself() -> None:
+def test_matches_are_ranked_from_1_and_missing_matches_are_left_out() -> None:
+    keys, names = np.array([[7, 3, -1]]), np.array([[None, "ann", None]], dtype=object)
+    paths, scores = np.array([["b.png", "a.png", ""]], dtype=object), np.array([[0.9, 0.75, -np.inf]])
+    matches = Matches(scores, keys, names, names, keys, paths, known=np.array([[False, True, False]]))
+    (answer,) = findings.findings(matches, ["q.png"], ["ann"], calibrated=True)
+    first = {"rank": 1, "path": "b.png", "identity": None, "camera": None, "score": 0.9, "known": False}
+    second = {"rank": 2, "path": "a.png", "identity": "ann", "camera": "ann", "score": 0.75, "known": True}
+    assert answer["matches"] == [first, second]
+    assert (answer["image"], answer["expected"], answer["identity"]) == ("q.png", "ann", "ann")
+    assert answer["unknown"] is False
+    (answer,) = findings.findings(matches, ["q.png"], [None], calibrated=False)
+    assert [each["known"] for each in answer["matches"]] == [None, None]
+    assert answer["unknown"] is answer["identity"] is answer["expected"] is None
+
+
+def test_rank1_counts_queries_of_enrolled_people_without_the_image_itself() -> None:
     assert rank1(QUERIES) == (4, 1)
     assert rank1(QUERIES[4:]) == (0, 0)
 
 
-def test_the_summary_counts_found_and_unknown() -> None:
+def test_summary_counts_recognised_and_unknown_queries() -> None:
     counts, share = summary(results(QUERIES))
     assert "5 queries in 40 images" in counts and "4 recognised, 1 unknown" in counts
     assert "25.0 %" in share and "1 of 4" in share
@@ -51,17 +64,42 @@ def test_the_summary_counts_found_and_unknown() -> None:
     assert "calibrate" in line
 
 
-def test_pages_hold_every_query_once_the_wrong_ones_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+ANN, NAMELESS = match(1, "a", "ann"), match(1, "b", None, known=False)
+BELOW = match(2, "a", "ann", known=False)
+
+
+@pytest.mark.parametrize(
+    ("query", "threshold", "line"),
+    [
+        (finding("q", None), 0.5, "the gallery has no image"),
+        (finding("q", None, ANN), None, "nearest: ann, 0.900"),
+        (finding("q", None, NAMELESS, match(2, "a", "ann")), None, "nearest: an identity without a name, 0.900"),
+        (finding("q", None, NAMELESS, unknown=True), 0.5, "unknown: none of the matches has a name, threshold 0.500"),
+        (finding("q", None, ANN | {"known": False}, unknown=True), 0.95, "unknown: the best match has 0.900"),
+        (finding("q", None, NAMELESS, BELOW, unknown=True), 0.95, "unknown: the best match with a name has 0.800"),
+        (finding("q", None, NAMELESS, match(2, "a", "ann")), 0.5, "known: ann, 0.800, threshold 0.500"),
+    ],
+)
+def test_verdict_names_the_nearest_person(query: dict[str, Any], threshold: float | None, line: str) -> None:
+    assert verdict(query, threshold, None if threshold is None else 0.01).startswith(line)
+
+
+def test_too_few_images_for_a_false_accept_rate() -> None:
+    assert too_few(99, 0.01) and not too_few(100, 0.01)
+    assert too_few(None, 0.01) == too_few(5, 0.0) == too_few(5, None) == ""
+
+
+def test_pages_hold_every_query_once_with_wrong_matches_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     for index in range(6):
         pixels = generator.integers(0, 256, (144, 72, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{index}.png")
     people = ["ann", "ben"]
     queries = [
-        found(
+        finding(
             str(tmp_path / f"{index % 3}.png"),
             people[index % 2],
-            [match(rank + 1, str(tmp_path / f"{3 + rank}.png"), people[(index + rank) % 3 % 2]) for rank in range(3)],
+            *(match(rank + 1, str(tmp_path / f"{3 + rank}.png"), people[(index + rank) % 3 % 2]) for rank in range(3)),
         )
         | {"identity": f"query{index:03d}"}
         for index in range(40)
@@ -78,11 +116,11 @@ def test_pages_hold_every_query_once_the_wrong_ones_first(tmp_path: Path, monkey
     outcomes = [name in right for name in shown]
     assert outcomes == sorted(outcomes) and 0 < sum(outcomes) < 40
     assert all(len(text) < 400_000 for text in texts)
+    # Each outcome links to its first page.
+    firsts = [min(n for n, each in enumerate(texts) if f"{kind}: the best" in each) for kind in ("Wrong", "Right")]
     for text in texts:
         links = re.findall(r'href="([^"#]+)(?:#([^"]*))?"', text)
         assert all(f'id="{name}"' in (out / link).read_text() for link, name in links if name)
-        # Each kind of outcome by its first page.
-        firsts = [min(n for n, each in enumerate(texts) if f"{kind}: the best" in each) for kind in ("Wrong", "Right")]
         assert [link for link, name in links if name] == [pages[number].name for number in firsts]
         assert [link for link, name in links if not name] == [page.name for page in pages]
     write_findings(results(queries[:2]), out)

@@ -1,4 +1,4 @@
-"""Galleries of images: features, names and the model come from the images themselves."""
+"""Images as folders, tables, files and arrays: their labels, and galleries that are built of them."""
 
 import contextlib
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from example_files import touch
 from PIL import Image
 
 import lreid
@@ -13,10 +14,94 @@ from lreid.apps.cli import run_command
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.gallery import Gallery
+from lreid.gallery.images import SearchImage, list_images, list_queries, who
 from lreid.models.embedder import Embedder
 
-pytest.importorskip("faiss")
 MODEL = "zoo:dwopp-synthetic-10"
+
+
+def labels(images: list[SearchImage]) -> list[tuple[str, str | None, str | None]]:
+    return [(Path(image.path).name, image.identity, image.camera) for image in images]
+
+
+def test_folders_of_cameras(tmp_path: Path) -> None:
+    images = list_images([touch(tmp_path, "cam1/anna/x.jpg", "cam2/anna/y.jpg", "cam2/ben/z.jpg")], "gallery")
+    assert labels(images) == [("x.jpg", "anna", "1"), ("y.jpg", "anna", "2"), ("z.jpg", "ben", "2")]
+    assert who(images) == "2 identities (anna, ben) by 2 cameras (1, 2)"
+
+
+def test_list_in_a_folder_replaces_labels_of_paths(tmp_path: Path) -> None:
+    touch(tmp_path, "day1/x.jpg", "day2/y.jpg")
+    (tmp_path / "index.csv").write_text("path,pid,camid\nday1/x.jpg,anna,north\nday2/y.jpg,ben,south\n")
+    both = [("x.jpg", "anna", "north"), ("y.jpg", "ben", "south")]
+    assert labels(list_images([tmp_path], "gallery")) == labels(list_images([tmp_path], "query")) == both
+    (tmp_path / "index.csv").write_text("path,pid,split\nday1/x.jpg,anna,query\nday2/y.jpg,ben,gallery\n")
+    assert labels(list_images([tmp_path], "gallery")) == [("y.jpg", "ben", None)]
+    with pytest.raises(InputError, match="index.csv: .* train"):
+        list_images([tmp_path], "train")
+
+
+def test_labels_in_a_list_may_be_unknown(tmp_path: Path) -> None:
+    lines = ["path,pid,camid", "a.jpg,,2", "b.jpg,anna,", "c.jpg,anna,-1.0", "d.jpg,-1.0,2"]
+    (touch(tmp_path, "a.jpg") / "list.csv").write_text("\n".join(lines))
+    images = list_images([tmp_path / "list.csv"], "gallery")
+    assert labels(images) == [("a.jpg", None, "2"), ("b.jpg", "anna", None), ("c.jpg", "anna", None)]
+    (tmp_path / "list.csv").write_text("\n".join([*lines, "e.jpg,nan,2"]))
+    with pytest.raises(InputError, match="list.csv:6: pid is 'nan'"):
+        list_images([tmp_path / "list.csv"], "gallery")
+
+
+@pytest.mark.parametrize("time", ["noon", "1.5", "-3", "9" * 19])
+def test_time_must_be_whole_seconds(tmp_path: Path, time: str) -> None:
+    (touch(tmp_path, "a.jpg") / "index.csv").write_text(f"path,pid,time\na.jpg,1,{time}\n")
+    with pytest.raises(InputError, match=f"time of .*a.jpg is '{time}'"):
+        list_images([tmp_path], "gallery")
+
+
+def test_folder_of_one_person_and_single_files_name_nobody(tmp_path: Path) -> None:
+    sources = [touch(tmp_path / "anna", "1.jpg", "2.jpg"), touch(tmp_path, "cam7_03.jpg") / "cam7_03.jpg"]
+    images = list_images(sources, "gallery")
+    assert labels(images) == [("1.jpg", None, None), ("2.jpg", None, None), ("cam7_03.jpg", None, "7")]
+    assert "no named person" in who(images) and "1 camera (7)" in who(images)
+    images = list_images(sources, "gallery", identity="anna")
+    assert {image.identity for image in images} == {"anna"} and who(images) == "1 identity (anna) by 1 camera (7)"
+    assert who(list_images(sources[:1], "gallery", identity="anna")) == "1 identity (anna), cameras unknown"
+    many = [SearchImage(f"{number}.jpg", str(number), None) for number in range(12, 0, -1)]
+    assert who(many) == "12 identities (1, 2, 3 …), cameras unknown"
+
+
+def test_folders_of_splits_need_no_identities_if_the_caller_gives_them(tmp_path: Path) -> None:
+    touch(tmp_path, "train/cam1/1.jpg", "query/2.jpg")
+    with pytest.raises(InputError, match="query, train are splits"):
+        list_images([tmp_path], "gallery")
+    unlabelled = [("2.jpg", None, None), ("1.jpg", None, "1")]
+    assert (
+        labels(list_images([tmp_path], "gallery", identities=False)) == labels(list_queries([tmp_path])) == unlabelled
+    )
+    assert {image.identity for image in list_images([tmp_path], "gallery", identity="anna")} == {"anna"}
+
+
+def test_image_in_two_sources_keeps_its_name(tmp_path: Path) -> None:
+    touch(tmp_path, "anna/night/1.jpg", "ben/2.jpg")
+    for sources in ([tmp_path, tmp_path / "ben"], [tmp_path / "ben", tmp_path]):
+        assert dict(each[:2] for each in labels(list_images(sources, "gallery"))) == {"1.jpg": "anna", "2.jpg": "ben"}
+    with pytest.raises(InputError, match=r"1.jpg: is named anna, but .*/anna names it night"):
+        list_images([tmp_path, tmp_path / "anna"], "gallery")
+
+
+def test_queries_keep_their_paths_and_even_junk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(touch(tmp_path, "q/cam1/anna/1.jpg", "q/0002_c3.jpg", "c9/2.jpg", "r/a.jpg", "m/-1_c1s1.jpg"))
+    (tmp_path / "list.csv").write_text("path,pid,camid,split\nr/a.jpg,1,4,query\nr/b.jpg,1,5,gallery\n")
+    with pytest.raises(InputError, match="gone.jpg: "):
+        list_queries([Path("gone.jpg")])
+    queries = list_queries([Path("q"), Path("c9/2.jpg"), Path("list.csv"), Path("m")])
+    assert {query.path: (query.identity, query.camera) for query in queries} == {
+        "q/0002_c3.jpg": (None, "3"),
+        "q/cam1/anna/1.jpg": ("anna", "1"),
+        "c9/2.jpg": (None, None),
+        "r/a.jpg": ("1", "4"),
+        "m/-1_c1s1.jpg": (None, "1"),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +113,18 @@ def model() -> Embedder:
 def people(tmp_path_factory: pytest.TempPathFactory, model: Embedder) -> Path:
     """A folder per person with an image of each of two cameras, and one of a third in ``new``."""
     root = tmp_path_factory.mktemp("people")
-    drawn = load_synthetic("plaza", train_identities=0, test_identities=4, images_per_identity=6, distractors=0, seed=7)
-    for number, (path, pid, camid) in enumerate([*drawn.gallery, *drawn.query]):
-        split = "known" if number < len(drawn.gallery) else "new"
+    images = load_synthetic(
+        "plaza", train_identities=0, test_identities=4, images_per_identity=6, distractors=0, seed=7
+    )
+    for number, (path, pid, camid) in enumerate([*images.gallery, *images.query]):
+        split = "known" if number < len(images.gallery) else "new"
         folder = root / split / f"person{pid}"
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(model._read(path)).save(folder / f"c{camid}_{number}.png")
     return root
 
 
-def test_a_folder_becomes_a_gallery_that_needs_no_other_object(people: Path, model: Embedder, tmp_path: Path) -> None:
+def test_gallery_of_a_folder_extracts_features_itself(people: Path, model: Embedder, tmp_path: Path) -> None:
     gallery = Gallery.build(str(people / "known"), model=MODEL)
     files = sorted(map(str, (people / "known").rglob("*.png")))
     by_features = Gallery.build(model.extract(files), files, model=lreid.fingerprint(model))
@@ -63,7 +150,7 @@ def test_a_folder_becomes_a_gallery_that_needs_no_other_object(people: Path, mod
         gallery.search(new, model="zoo:people")
 
 
-def test_the_commands_search_a_gallery_that_python_built(
+def test_command_searches_a_gallery_built_in_python(
     people: Path, model: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -72,8 +159,9 @@ def test_the_commands_search_a_gallery_that_python_built(
     assert (tmp_path / "matches" / "matches.html").exists()
 
 
-def test_the_path_that_was_added_is_removed(people: Path, model: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Images are stored under absolute paths, but given by relative ones."""
+def test_relative_paths_name_images_of_a_gallery(
+    people: Path, model: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(people)
     gallery = Gallery.build("known", model=model)
     stored = gallery.labels().paths.tolist()
@@ -86,7 +174,7 @@ def test_the_path_that_was_added_is_removed(people: Path, model: Embedder, monke
 
 
 GREY = np.zeros((4, 4), np.uint8)
-WRONG = {  # what is given for images, and what the one line must name
+WRONG = {  # images, and words in the message
     "None": (lambda root: None, ["None", "'folder'"]),
     "a folder without images": (lambda root: root / "empty", ["empty", "image"]),
     "a video": (lambda root: root / "a.mp4", ["a.mp4", "from-tracks"]),
@@ -103,7 +191,7 @@ WRONG = {  # what is given for images, and what the one line must name
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_no_image_gets_one_line_with_the_right_call(case: str, model: Embedder, tmp_path: Path) -> None:
+def test_wrong_images_are_refused_in_one_line(case: str, model: Embedder, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.mp4").write_bytes(b"moov")
     make, words = WRONG[case]
@@ -117,7 +205,7 @@ def test_what_is_no_image_gets_one_line_with_the_right_call(case: str, model: Em
     assert len(gallery) == 1
 
 
-def test_a_model_or_paths_that_are_missing_are_asked_for(model: Embedder) -> None:
+def test_missing_model_and_paths_are_named(model: Embedder) -> None:
     features = model.extract(GREY)
     known = Gallery.build(features, ["grey"], model=lreid.fingerprint(model))
     for call, words in [
