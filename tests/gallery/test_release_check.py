@@ -1,4 +1,4 @@
-"""The release gate: its figures against nested loops, its exit statuses, and bad input."""
+"""``lreid search check``: its metrics against nested loops, its exit statuses, and bad input."""
 
 import json
 import shutil
@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from example_files import synthetic_people, write_checkpoint, write_images
+from gallery_search import build_gallery, calibrate_gallery
 
-import lreid.gallery
 from lreid.apps.cli import run_command
 from lreid.loading import load_model
 from lreid.retrieval.open_set import threshold_for
 
 ENROLLED, RATE = 8, 0.1
 OLD, NEW = "zoo:people-small", "zoo:dwopp-synthetic-10"
+METRICS = ("threshold", "mAP", "rank1", "true_positive_rate", "fpir")
 
 
 class Image(NamedTuple):
@@ -35,9 +36,9 @@ class World(NamedTuple):
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A calibrated gallery of eight people with times, and queries of them and of four others."""
     folder = tmp_path_factory.mktemp("world")
-    drawn = synthetic_people(12, 8, place="night-street")
-    enrolled = sorted({record.pid for record in drawn.query})[:ENROLLED]
-    parts = {"gallery": [each for each in drawn.gallery if each.pid in enrolled], "query": drawn.query}
+    images = synthetic_people(12, 8, place="night-street")
+    enrolled = sorted({record.pid for record in images.query})[:ENROLLED]
+    parts = {"gallery": [each for each in images.gallery if each.pid in enrolled], "query": images.query}
     listed = {}
     for split, records in parts.items():
         times = [100 * record.pid + number if split == "gallery" else -1 for number, record in enumerate(records)]
@@ -47,11 +48,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         lines = [f"{each.path.name},{each.who},{each.camera},{max(each.time, 0) or ''}" for each in listed[split]]
         (folder / split / "index.csv").write_text("\n".join(["path,pid,camid,time", *lines]) + "\n")
     write_checkpoint(folder / "narrow.pt", MODEL__BACKBONE="few")
-    images = lreid.gallery.list_images([folder / "gallery"], "gallery")
-    lreid.gallery.build(folder / "bare.gallery", Path(OLD), images, device="cpu")
+    build_gallery(folder / "bare.gallery", Path(OLD), [folder / "gallery"])
     shutil.copy(folder / "bare.gallery", folder / "people.gallery")
-    queries = lreid.gallery.list_images([folder / "query"], "query")
-    lreid.gallery.calibrate(folder / "people.gallery", queries, false_accept_rate=RATE, device="cpu")
+    calibrate_gallery(folder / "people.gallery", [folder / "query"], false_accept_rate=RATE)
     return World(folder, listed["gallery"], listed["query"])
 
 
@@ -102,21 +101,18 @@ def people(world: World) -> set[str]:
     return {image.who for image in world.gallery}
 
 
-FIGURES = ("threshold", "mAP", "rank1", "true_positive_rate", "fpir")
-
-
-def test_figures_are_those_of_nested_loops_and_nothing_changes(world: World, tmp_path: Path) -> None:
+def test_metrics_equal_those_of_nested_loops_and_the_gallery_does_not_change(world: World, tmp_path: Path) -> None:
     before = (world.folder / "people.gallery").read_bytes()
     assert checked(world, tmp_path) == 0
     assert (world.folder / "people.gallery").read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["check.html", "check.json"]
     results = json.loads((tmp_path / "check.json").read_text())
     today = looped(world, OLD, OLD)
-    assert [results["today"][key] for key in FIGURES] == pytest.approx([today[key] for key in FIGURES], abs=1e-4)
+    assert [results["today"][key] for key in METRICS] == pytest.approx([today[key] for key in METRICS], abs=1e-4)
     as_is, migrated, extracted = results["ways"]
     for way, enrolled in ((as_is, OLD), (migrated, OLD), (extracted, NEW)):
         wanted = looped(world, NEW, enrolled)
-        assert [way[key] for key in FIGURES] == pytest.approx([wanted[key] for key in FIGURES], abs=1e-4)
+        assert [way[key] for key in METRICS] == pytest.approx([wanted[key] for key in METRICS], abs=1e-4)
         lost = today["people"] - wanted["people"]
         assert way["lost"] == sorted(lost) and way["gained"] == sorted(wanted["people"] - today["people"])
         assert way["lost_share"] == pytest.approx(100 * len(lost) / ENROLLED)
@@ -152,32 +148,30 @@ def test_limits_decide_the_exit_status(world: World, tmp_path: Path, capsys: pyt
     assert checked(world, tmp_path, "--max-lost", f"{least:.9f}%") == 0
     assert checked(world, tmp_path, "--max-lost", f"{least - 0.1:.9f} %") == 3
     assert checked(world, tmp_path, "--max-lost", "100%", "--max-fpir", f"{min(way['fpir'] for way in ways):.9f}%") == 0
-    (within,) = [json.loads((tmp_path / "check.json").read_text())]
-    assert within["passed"] and capsys.readouterr().out.count("limit 100 %") == 1
+    assert json.loads((tmp_path / "check.json").read_text())["passed"]
+    assert capsys.readouterr().out.count("limit 100 %") == 1
 
 
-def test_images_of_the_gallery_that_are_gone(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Then re-extraction is impossible; of a model of another width nothing is left to compare."""
+def test_impossible_options_have_a_reason(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Re-extraction needs the images, and the other options need features of the same length."""
     folder = shutil.copytree(world.folder, tmp_path / "world")
-    images = lreid.gallery.list_images([folder / "gallery"], "gallery")
-    lreid.gallery.build(folder / "moved.gallery", Path(OLD), images, device="cpu")
-    lreid.gallery.calibrate(
-        folder / "moved.gallery", lreid.gallery.list_images([folder / "query"], "query"), device="cpu"
-    )
-    moved = world._replace(folder=folder)
-    assert checked(moved, tmp_path, gallery="moved.gallery", new="narrow.pt") == 0
-    ways = json.loads((tmp_path / "check.json").read_text())["ways"]
-    assert [way["reason"] is None for way in ways] == [False, False, True]
-    gone = world.gallery[0].path.name
-    (folder / "gallery" / gone).unlink()
-    assert checked(moved, tmp_path, gallery="moved.gallery") == 0
-    ways = json.loads((tmp_path / "check.json").read_text())["ways"]
-    assert [way["reason"] is None for way in ways] == [True, True, False] and gone in ways[2]["reason"]
-    assert gone in (tmp_path / "check.html").read_text()
-    assert checked(moved, tmp_path, "--skip-bad", gallery="moved.gallery") == 0
-    assert json.loads((tmp_path / "check.json").read_text())["ways"][2]["reason"] is None
+    build_gallery(folder / "moved.gallery", Path(OLD), [folder / "gallery"])
+    calibrate_gallery(folder / "moved.gallery", [folder / "query"])
+    missing = world.gallery[0].path.name
+
+    def reasons(*words: str, new: str = NEW) -> list[str | None]:
+        moved = world._replace(folder=folder)
+        assert checked(moved, tmp_path, *words, gallery="moved.gallery", new=new) == 0
+        return [way["reason"] for way in json.loads((tmp_path / "check.json").read_text())["ways"]]
+
+    assert [reason is None for reason in reasons(new="narrow.pt")] == [False, False, True]
+    (folder / "gallery" / missing).unlink()
+    as_is, migrated, extracted = reasons()
+    assert as_is is migrated is None and missing in extracted
+    assert missing in (tmp_path / "check.html").read_text()
+    assert reasons("--skip-bad") == [None, None, None]
     capsys.readouterr()
-    assert checked(moved, tmp_path, gallery="moved.gallery", new="narrow.pt") == 2
+    assert checked(world._replace(folder=folder), tmp_path, gallery="moved.gallery", new="narrow.pt") == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
@@ -193,7 +187,7 @@ def test_images_of_the_gallery_that_are_gone(world: World, tmp_path: Path, capsy
         (["--images", "gallery", "--max-fpir", "1%"], "--max-fpir"),
     ],
 )
-def test_bad_input_is_one_line(
+def test_bad_input_is_refused_in_one_line(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], named: str
 ) -> None:
     (unnamed := world.folder / "unnamed").mkdir(exist_ok=True)
@@ -210,7 +204,7 @@ def test_bad_input_is_one_line(
     assert (world.folder / "people.gallery").read_bytes() == before and not list(tmp_path.glob("check*"))
 
 
-def test_a_limit_on_unknown_people_needs_one_image_of_them_that_can_be_read(
+def test_limit_on_unknown_people_needs_a_readable_image_of_them(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     people = {image.who for image in world.gallery}
@@ -220,4 +214,4 @@ def test_a_limit_on_unknown_people_needs_one_image_of_them_that_can_be_read(
         (folder / "a.png").write_bytes(image.path.read_bytes() if known else b"damaged")
     words = ("--images", f"{tmp_path / 'few'}", "--skip-bad", "--max-fpir", "50%")
     assert checked(world, tmp_path / "out", *words) == 2
-    assert "--max-fpir: every image shows an enrolled person" in capsys.readouterr().err
+    assert "--max-fpir: " in capsys.readouterr().err
