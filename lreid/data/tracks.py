@@ -81,20 +81,20 @@ def from_tracks(
     if out.exists():
         raise InputError(f"{out}: already exists; choose another --out, or delete it")
     sequences = _sequences(sources, tracks)
-    rows: list[tuple[str, str, str, int]] = []  # path, identity, camera, second
+    images: list[Listed] = []
     try:
         with folder_at_once(out) as folder:
             assert folder is not None  # because `out` does not exist
             try:
                 for sequence in sequences:
-                    rows += _images(sequence, choice, folder)
-                write_text(folder / LIST, _list(sorted(rows), same))
+                    images += _images(sequence, choice, folder)
+                write_text(folder / LIST, _list(sorted(images), same))
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
     except OSError as error:
         raise InputError(f"{out}: cannot be written ({error.strerror}); choose another --out") from None
-    return len(rows)
+    return len(images)
 
 
 def sharpness(image: np.ndarray) -> float:
@@ -163,21 +163,21 @@ def _rate_in(folder: Path) -> float | None:
     return rate
 
 
-def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, str, str, int]]:
-    """Write the images of a video and return all rows of :func:`_cut`."""
-    rows = list(_cut(sequence, choice, folder))
-    if not rows:
+def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[Listed]:
+    """Write the images of a video and return all images of :func:`_cut`."""
+    images = list(_cut(sequence, choice, folder))
+    if not images:
         raise InputError(
             f"{sequence.tracks}: no box in the frames is at least {choice.height} pixels high with a sharpness of at "
             f"least {choice.sharpness:g}; lower --min-height or --min-sharpness"
         )
-    tracks = counted(len({row[1] for row in rows}), "track")
-    logger.info("%s: %s of %s", sequence.name, counted(len(rows), "image"), tracks)
-    return rows
+    tracks = counted(len({image.identity for image in images}), "track")
+    logger.info("%s: %s of %s", sequence.name, counted(len(images), "image"), tracks)
+    return images
 
 
-def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Write a video's images one by one; yield each image's relative path, identity, camera and time in seconds."""
+def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[Listed]:
+    """Write a video's images one by one; yield each with its relative path, and its time in seconds."""
     boxes = read_tracks(sequence.tracks, choice.classes)
     rate, frames = open_video(sequence)
     best = BestCrops(boxes, choice, rate)
@@ -189,7 +189,7 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
     for track, each in best.cut(frames, quality):
         path = Path("images", sequence.name, str(track), f"{each.frame:06d}.jpg")
         each.write(folder / path)
-        yield path.as_posix(), str(track), sequence.name, int((each.frame - 1) / rate)
+        yield Listed(path.as_posix(), str(track), sequence.name, str(int((each.frame - 1) / rate)))
     if best.frames_read == 0:
         raise InputError(f"{sequence.frames}: no frame can be read; convert the video, for instance with ffmpeg")
     best.require_boxes_in_video(sequence)
@@ -297,20 +297,20 @@ def crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
     return pixels.copy() if seen and seen >= INSIDE * box.width * box.height else None
 
 
-def _list(rows: Sequence[tuple[str, str, str, int]], same: bool) -> str:
+def _list(images: Sequence[Listed], same: bool) -> str:
     """Format the list of the images as the text of a CSV file."""
-    images = [Listed(path, track, camera if same else None) for path, track, camera, _ in rows]
     cameras = same and bool(cameras_of(images))
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["path", "pid", "split", "time", *(["camid"] if cameras else []), *([] if same else ["domain"])])
-    for domain in dict.fromkeys("" if same else camera for _, _, camera, _ in rows):
-        chosen = [row for row in rows if same or row[2] == domain]
+    table.writerow(["path", "pid", "split", "time", *["camid"] * cameras, *["domain"] * (not same)])
+    for domain in dict.fromkeys("" if same else image.camera for image in images):
         # The same track number at two cameras means two people, so the name that is hashed contains the camera.
-        listed = [
-            Listed(p, track if same else f"{domain}-{track}", c if cameras else None) for p, track, c, _ in chosen
+        group = [
+            image if same else image._replace(identity=f"{domain}-{image.identity}")
+            for image in images
+            if same or image.camera == domain
         ]
-        for image, split, (_, _, camera, second) in zip(listed, splits_of(listed), chosen, strict=True):
-            labels = [*([camera] if cameras else []), *([] if same else [camera])]
-            table.writerow([image.path, image.identity, split, second, *labels])
+        splits = splits_of(group if cameras else [image._replace(camera=None) for image in group])
+        for image, split in zip(group, splits, strict=True):
+            table.writerow([image.path, image.identity, split, image.time, *[image.camera] * (cameras or not same)])
     return text.getvalue()
