@@ -38,12 +38,14 @@ def test_accuracies_against_nested_loops(data: st.DataObject, tasks: int, task_i
             if label in own
         ]
         expected.append(100 * sum(right) / len(right))
-    told = np.array(class_tasks)
-    found = task_accuracies(np.array(scores), np.array(labels), told[labels], told if task_il else None)
+    tasks_of_classes = np.array(class_tasks)
+    found = task_accuracies(
+        np.array(scores), np.array(labels), tasks_of_classes[labels], tasks_of_classes if task_il else None
+    )
     assert found == pytest.approx(expected)
 
 
-def test_classes_that_cannot_be_are_never_right() -> None:
+def test_impossible_classes_are_never_predicted() -> None:
     """As where the probe had no image of a whole task."""
     scores, labels, tasks = np.array([[-np.inf, -np.inf, 1.0]] * 3), np.arange(3), np.array([0, 0, 1])
     assert task_accuracies(scores, labels, tasks, tasks) == [0.0, 100.0]
@@ -70,7 +72,7 @@ def test_summary_against_nested_loops(data: st.DataObject, tasks: int) -> None:
     assert summarise_accuracies(matrix[:1])["accuracy_forgetting"] is None
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_conflicting_labels_raise_an_error() -> None:
     scores, labels, tasks = np.eye(4), np.arange(4), np.array([0, 0, 1, 1])
     for wrong in (
         (scores[:3], labels, tasks),

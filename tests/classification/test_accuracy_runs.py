@@ -62,7 +62,7 @@ def test_results_hold_accuracies_and_their_summary(unbroken: Path) -> None:
     assert (gallery["queries"], gallery["gallery"], gallery["valid_queries"]) == (4, 4, 4)
 
 
-def test_to_look_changes_nothing_else(home: Path, unbroken: Path, tmp_path: Path) -> None:
+def test_inventory_changes_no_files(home: Path, unbroken: Path, tmp_path: Path) -> None:
     expected = json.loads((unbroken / "results.json").read_text())
     results = train(config(home, EVAL__ACCURACY=False), tmp_path / "run")
     assert results["accuracy"] == results["accuracy_summary"] == {}
@@ -70,7 +70,7 @@ def test_to_look_changes_nothing_else(home: Path, unbroken: Path, tmp_path: Path
         assert results[key] == expected[key]
 
 
-def test_a_run_taken_up_again_keeps_the_rows(home: Path, unbroken: Path, tmp_path: Path) -> None:
+def test_resumed_run_keeps_its_rows(home: Path, unbroken: Path, tmp_path: Path) -> None:
     """Broken off after the evaluation of a task, before its checkpoint."""
 
     class Interrupt(Observer):

@@ -93,7 +93,7 @@ def test_accuracies_by_hand(tasks: list[Task]) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_without_a_memory_past_tasks_have_no_answer(tasks: list[Task]) -> None:
+def test_without_memory_past_tasks_have_accuracy_zero(tasks: list[Task]) -> None:
     evaluator = AccuracyEvaluator(tasks, **OPTIONS)
     for learner in (Learner(), Learner(stored={})):
         rows = evaluator.evaluate(learner, tasks[1])

@@ -59,7 +59,7 @@ def test_the_last_point_of_a_task_is_its_row(root: Path) -> None:
         assert point["accuracy"]["classifier"]["class"] == pytest.approx(sum(row) / len(row), abs=1e-3)
 
 
-def test_images_count_once_however_often_they_are_learned_from_and_a_broken_run_goes_on(root: Path) -> None:
+def test_images_count_once_and_resumed_runs_keep_the_curve(root: Path) -> None:
     changes = {"EVAL__CURVE_IMAGES": 10, "STREAM__ITERATIONS": 2, "TRAIN__EPOCHS": 2}
     whole = train(config(root, **changes), root / "whole")
     assert whole["images_seen"] == 2 * 48

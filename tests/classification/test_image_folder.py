@@ -36,7 +36,7 @@ def build(root, tasks=2, name="folder:digits", **changes):
     return plain(**chosen | changes)
 
 
-def test_names_of_classes_that_are_no_text_are_escaped(tmp_path, make_images):
+def test_class_names_that_are_not_unicode_are_escaped(tmp_path, make_images):
     gbk = os.fsdecode("张三".encode("gbk"))
     make_images(tmp_path / gbk / "train", [f"{gbk}/0.png", "ben/0.png"])
     make_images(tmp_path / gbk / "test", [f"{name}/{number}.png" for name in (gbk, "ben") for number in range(2)])
@@ -75,7 +75,7 @@ def test_classes_that_are_not_learned_are_not_tested_either(home):
     assert short(benchmark.tests[0].gallery) == [("d.bmp", 0, 1)]
 
 
-def test_it_is_found_like_a_csv_file_and_checked(home, monkeypatch):
+def test_class_folder_is_found_in_root_or_current_folder(home, monkeypatch):
     (expected,) = load_datasets(f"folder:{home}", Sources("elsewhere"))
     assert load_datasets("folder:digits", Sources(home.parent)) == [expected]
     monkeypatch.chdir(home)

@@ -146,7 +146,7 @@ def test_draws_are_balanced_over_classes_and_even_within_them() -> None:
 
 
 @pytest.mark.parametrize("probe", [knn_scores, nearest_mean_scores, linear_probe_scores])
-def test_bad_arrays_are_told(probe) -> None:
+def test_bad_arrays_raise_an_error(probe) -> None:
     train, labels, test = points(0, 4), np.arange(4), points(1, 2)
     with pytest.raises(InputError, match="counted from 0"):
         probe(train, labels - 1, test)

@@ -62,7 +62,7 @@ def test_files_behind_the_angle_count(image_file: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("angle", ["", "north", "nan", "inf"])
-def test_what_is_no_angle_is_told(angle: str, tmp_path: Path) -> None:
+def test_invalid_angle_raises_an_error(angle: str, tmp_path: Path) -> None:
     write_mnist(tmp_path / "mnist", DIGITS)
     with pytest.raises(InputError, match=f"rotated:{angle}: must be a number of degrees and a data set"):
         load_datasets(f"rotated:{angle}:mnist", Sources(tmp_path))

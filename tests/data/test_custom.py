@@ -27,7 +27,7 @@ def names(images, splits, split):
     return [image.path for image, each in zip(images, splits, strict=True) if each == split]
 
 
-def test_without_cameras_the_first_image_of_who_is_tested_is_a_query() -> None:
+def test_without_cameras_the_first_image_is_the_query() -> None:
     images = [image for person in PEOPLE for image in listed(person, None, None, None)]
     splits = splits_of(images)
     tested = {path.partition("/")[0] for path in names(images, splits, "query")}
@@ -40,7 +40,7 @@ def person_share(person: str) -> float:
     return int(hashlib.sha256(person.encode()).hexdigest()[:12], 16) / 2**48
 
 
-def test_who_is_tested_is_who_has_a_small_hash() -> None:
+def test_identities_with_small_hashes_are_tested() -> None:
     images = [image for person in PEOPLE for image in listed(person, None, None)]
     small = {person for person in PEOPLE if person_share(person) < 1 / 4}
     assert 2 <= len(small) <= 6  # else more or fewer would be taken
@@ -53,7 +53,7 @@ def test_who_is_tested_is_who_has_a_small_hash() -> None:
         assert len(names(images, splits_of(images), "query")) == (4 if many else 2)
 
 
-def test_with_cameras_each_that_has_another_image_searches() -> None:
+def test_with_cameras_every_camera_with_two_images_gives_a_query() -> None:
     images = [image for person in PEOPLE for image in listed(person, "1", "1", "2")]
     splits = splits_of(images)
     assert {path[-5] for path in names(images, splits, "query")} == {"0"}  # camera 2 has but one
@@ -62,7 +62,7 @@ def test_with_cameras_each_that_has_another_image_searches() -> None:
     assert {path[-5] for path in names(pairs, splits_of(pairs), "gallery")} == {"1"}
 
 
-def test_cameras_count_where_half_were_seen_by_two() -> None:
+def test_cameras_are_used_if_half_of_the_identities_have_two() -> None:
     moved = [image for person in PEOPLE[:6] for image in listed(person, "2", "10")]
     stayed = [image for person in PEOPLE[6:] for image in listed(person, "10", "10")]
     assert cameras_of([*moved, *stayed]) == ["2", "10"]
@@ -71,7 +71,7 @@ def test_cameras_count_where_half_were_seen_by_two() -> None:
 
 
 @pytest.mark.parametrize("people", [2, 3])
-def test_of_fewer_than_four_nobody_is_tested(people: int) -> None:
+def test_fewer_than_four_identities_give_no_test(people: int) -> None:
     images = [image for person in PEOPLE[:people] for image in listed(person, None, None)]
     assert set(splits_of(images)) == {"train"}
 
@@ -108,7 +108,7 @@ def test_any_name_of_a_folder_is_a_name(tmp_path: Path, make_images) -> None:
     assert load_datasets(f"own:{tmp_path}", Sources(tmp_path)) == [found.data_set]
 
 
-def test_strays_are_left_out_and_told(tmp_path: Path, make_images) -> None:
+def test_stray_images_are_left_out_with_a_note(tmp_path: Path, make_images) -> None:
     make_images(
         tmp_path, [f"{person}/{shot}.jpg" for person in PEOPLE for shot in range(2)] + ["logo.png", "one/1.jpg"]
     )
@@ -132,7 +132,7 @@ def test_a_list_without_splits_is_divided_by_domain(tmp_path: Path, make_images)
     assert all(found.data_set.query for found in read_custom(tmp_path / "people.csv"))
 
 
-def test_a_list_with_splits_is_taken_as_it_is(tmp_path: Path, make_images) -> None:
+def test_list_with_splits_keeps_its_splits(tmp_path: Path, make_images) -> None:
     make_images(tmp_path, ["a.jpg"])
     (tmp_path / "index.csv").write_text("path;pid;split\na.jpg;1;train\n")
     assert source_of(tmp_path) == source_of(tmp_path / "index.csv") == f"csv:{tmp_path / 'index.csv'}"

@@ -66,7 +66,7 @@ def test_resize_is_pils_bicubic(records):
     np.testing.assert_array_equal(read_image(records[0].path, height=32, width=16), np.asarray(expected))
 
 
-def test_height_alone_is_a_mistake_of_the_program(records):
+def test_height_without_width_raises_value_error(records):
     with pytest.raises(ValueError, match="both"):
         read_image(records[0].path, height=3)
 
@@ -89,7 +89,7 @@ def test_grey_values_of_16_bits_are_scaled(tmp_path, name, kind):
     np.testing.assert_array_equal(read_image(tmp_path / name), SCALED)
 
 
-def test_a_png_that_older_versions_of_pil_open_as_32_bits_is_scaled(tmp_path, monkeypatch):
+def test_png_in_mode_I_is_scaled(tmp_path, monkeypatch):
     Image.fromarray(DEEP.astype(np.uint16)).save(tmp_path / "x.png")
     opened = Image.open
 
@@ -110,7 +110,7 @@ def test_grey_values_of_unknown_range_are_refused(tmp_path, kind):
 
 
 @pytest.mark.parametrize(("orientation", "turns"), [(1, 0), (3, 2), (6, -1), (8, 1)])
-def test_images_are_turned_upright(tmp_path, orientation, turns):
+def test_exif_orientation_is_applied(tmp_path, orientation, turns):
     """As cameras write them: the pixels as the sensor lay, and the side that is up in EXIF."""
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = orientation
@@ -120,7 +120,7 @@ def test_images_are_turned_upright(tmp_path, orientation, turns):
     np.testing.assert_allclose(read_image(tmp_path / "x.jpg"), np.rot90(corners, turns), atol=8)
 
 
-def test_damaged_exif_leaves_the_pixels_as_they_lie(tmp_path):
+def test_damaged_exif_does_not_rotate_the_image(tmp_path):
     Image.fromarray(noise(0)).save(tmp_path / "x.png", exif=b"Exif\0\0no such block")
     np.testing.assert_array_equal(read_image(tmp_path / "x.png"), noise(0))
 
@@ -139,7 +139,7 @@ def test_bad_file_is_named_with_the_remedy(records, how):
         assert str(error.value).count("skip_bad=True") == has_argument and "\n" not in str(error.value)
 
 
-def test_no_cut_of_a_jpeg_goes_unnoticed(tmp_path):
+def test_truncated_jpeg_raises_an_error(tmp_path):
     whole, part = tmp_path / "whole.jpg", tmp_path / "part.jpg"
     Image.fromarray(noise(0, 64, 32)).save(whole)
     content = whole.read_bytes()
@@ -189,7 +189,7 @@ def test_the_cache_is_bounded(records, cache_gib, kept):
             loaded[3]
 
 
-def test_cached_images_cannot_be_spoiled(records):
+def test_cached_images_are_read_only(records):
     loaded = Images(records, height=16, width=8)
     with pytest.raises(ValueError, match="read-only"):
         loaded[0][:] = 0
@@ -210,7 +210,7 @@ def test_bad_files_stop_or_are_left_out(records, how, cache_gib):
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
-def test_missing_files_are_found_before_the_first_is_asked_for(records, how):
+def test_missing_files_are_found_by_the_constructor(records, how):
     damage(records[4], how)
     with pytest.raises(InputError, match=r"4\.png"):
         require_files(records)
@@ -226,19 +226,19 @@ def test_the_first_bad_file_ends_the_reading(records, monkeypatch):
     assert len(read) < 2000
 
 
-def test_nothing_left_is_an_error_even_when_skipping(records):
+def test_skipping_every_image_raises_an_error(records):
     for record in records:
         damage(record, "empty")
     with pytest.raises(InputError, match=r"none of the 5 images can be read; the first: .*0\.png.*empty"):
         Images(records, height=16, width=8, skip_bad=True)
 
 
-def test_no_records_are_no_images():
+def test_empty_list_of_records_gives_no_images():
     assert len(Images([], height=16, width=8)) == 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the system does not list threads")
-def test_no_thread_is_just_about_to_end_when_a_loader_process_may_be_forked(records):
+def test_decoding_threads_have_ended_before_a_fork(records):
     """It would hold a lock of OpenCV, and the process would hang."""
     Images(records, height=16, width=8)  # libraries begin theirs
     before = set(os.listdir("/proc/self/task"))
@@ -247,7 +247,7 @@ def test_no_thread_is_just_about_to_end_when_a_loader_process_may_be_forked(reco
         assert set(os.listdir("/proc/self/task")) <= before
 
 
-def test_an_image_is_not_damaged_where_it_may_not_be_read(tmp_path, monkeypatch):
+def test_permission_error_is_not_reported_as_damage(tmp_path, monkeypatch):
     path = tmp_path / "a.png"
     Image.new("RGB", (8, 16)).save(path)
 
@@ -259,7 +259,7 @@ def test_an_image_is_not_damaged_where_it_may_not_be_read(tmp_path, monkeypatch)
         read_image(path)
 
 
-def test_an_image_is_not_damaged_where_memory_ran_out(tmp_path, monkeypatch):
+def test_lack_of_memory_is_not_reported_as_damage(tmp_path, monkeypatch):
     """Neither is it skipped: it may be whole."""
     path = tmp_path / "a.png"
     Image.new("RGB", (8, 16)).save(path)

@@ -54,7 +54,7 @@ def test_a_layout_of_the_published_size_is_complete(name, tmp_path):
 
 
 @pytest.mark.parametrize("camera", ["", "camid"])
-def test_cameras_that_nobody_told_are_not_counted(camera, tmp_path):
+def test_unknown_cameras_are_not_counted(camera, tmp_path):
     """A list without cameras has numbers in their place, which differ between queries and gallery."""
     touch(tmp_path, ["a.jpg", "b.jpg"])
     rows = [f"path,pid,split,{camera or 'remark'}", "a.jpg,7,query,north", "b.jpg,7,gallery,south"]
@@ -66,7 +66,7 @@ def test_cameras_that_nobody_told_are_not_counted(camera, tmp_path):
 
 
 @pytest.mark.parametrize(("names", "cameras"), [("01_{}.png", 0), ("c{}_1.png", 2)])
-def test_the_table_counts_the_cameras_that_a_folder_tells(names, cameras, tmp_path):
+def test_table_counts_the_cameras_of_a_folder(names, cameras, tmp_path):
     for person in ("anna", "ben", "carl", "dora"):
         touch(tmp_path / "shop" / person, [names.format(shot) for shot in (1, 2)])
     (finding,) = look(f"own:{tmp_path / 'shop'}", tmp_path)
@@ -94,7 +94,7 @@ def test_every_difference_is_named(tmp_path):
     assert table([finding]).count("prid2011: ") == 5
 
 
-def test_missing_and_broken_are_told_apart(tmp_path):
+def test_missing_and_broken_have_different_statuses(tmp_path):
     (missing,) = look("viper", tmp_path)
     assert missing.status == "missing"
     assert missing.notes == [f"expected in {tmp_path / 'viper/VIPeR'} or {tmp_path / 'VIPeR'} or {tmp_path / 'viper'}"]
@@ -116,7 +116,7 @@ def test_own_data_are_there_or_faulty(tmp_path):
     assert "1 of 1 queries have matches only from their own camera" in finding.notes[0]
 
 
-def test_a_folder_to_search_is_no_fault_though_nothing_can_be_trained_on_it(tmp_path, make_images):
+def test_folder_too_small_for_training_can_be_searched(tmp_path, make_images):
     make_images(tmp_path, [f"{name}/1.jpg" for name in ("anna", "ben", "carla")])
     (finding,) = look(f"own:{tmp_path}", tmp_path, files=True)
     assert finding.status == "there" and counts(finding.data_set)["gallery identities"] == 3

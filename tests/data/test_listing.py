@@ -12,7 +12,7 @@ from lreid.data.tables import csv_tests
 from lreid.errors import InputError
 
 
-def test_market_names_tell_identity_and_camera(tmp_path: Path) -> None:
+def test_market_names_give_identity_and_camera(tmp_path: Path) -> None:
     names = ["0010_c2s1_000001_01.jpg", "0002_c1s1_000451_03.JPG", "0000_c3s1_1_1.jpg", "-1_c1s1_1_1.jpg"]
     touch(tmp_path, *names, "Thumbs.db", ".hidden.jpg", "sub/0002_c012_7.png")
     assert list_folder(tmp_path) == [
@@ -43,11 +43,11 @@ def test_names_are_matched_as_a_whole(tmp_path: Path) -> None:
         ("anna/c12x_c3.jpg", "3"),
     ],
 )
-def test_a_camera_is_a_whole_field_of_a_path(path: str, camera: str | None) -> None:
+def test_camera_must_be_a_separate_part_of_a_path(path: str, camera: str | None) -> None:
     assert camera_in(path) == camera
 
 
-def test_names_that_are_no_text_are_escaped(tmp_path: Path) -> None:
+def test_folder_names_that_are_not_unicode_are_escaped(tmp_path: Path) -> None:
     """Chinese names in GBK, as Linux tells them: results and lists are written in UTF-8 and read again."""
     gbk = os.fsdecode("张三".encode("gbk"))
     touch(tmp_path, f"{gbk}/cam1_0.jpg", "ben/cam2_0.jpg")
@@ -65,7 +65,7 @@ def test_files_that_are_not_read_are_counted_by_suffix(tmp_path: Path, caplog: p
     assert str(tmp_path) in line and "3 files" in line and ".psd: 2" in line and "no suffix: 1" in line
 
 
-def test_one_other_name_makes_folders_the_identities(tmp_path: Path) -> None:
+def test_folders_are_identities_unless_all_names_have_the_market_form(tmp_path: Path) -> None:
     touch(tmp_path, "bob/0002_c1.jpg", "alice/night/x.png", "alone.jpg", ".trash/y.jpg")
     touch(tmp_path, "zoe/camera 02/x.png")
     assert list_folder(tmp_path) == [
@@ -76,7 +76,7 @@ def test_one_other_name_makes_folders_the_identities(tmp_path: Path) -> None:
     ]
 
 
-def test_folders_of_cameras_are_nobody(tmp_path: Path) -> None:
+def test_folders_of_cameras_are_not_identities(tmp_path: Path) -> None:
     touch(tmp_path, "cam1/anna/x.jpg", "cam02/anna/c7.jpg", "cam1/stray.jpg")
     assert list_folder(tmp_path) == [
         Listed(str(tmp_path / "cam02/anna/c7.jpg"), "anna", "2"),
@@ -86,20 +86,22 @@ def test_folders_of_cameras_are_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("splits", "better"), [(["query", "gallery"], "query"), (["train", "val"], "val")])
-def test_folders_of_splits_are_nobody(tmp_path: Path, splits: list[str], better: str) -> None:
+def test_folders_of_splits_are_not_identities(tmp_path: Path, splits: list[str], better: str) -> None:
     touch(tmp_path, *(f"{split}/anna/1.jpg" for split in splits))
-    with pytest.raises(InputError, match=f"are splits, not identities; pass one, such as {tmp_path / better}") as told:
+    with pytest.raises(
+        InputError, match=f"are splits, not identities; pass one, such as {tmp_path / better}"
+    ) as raised:
         list_folder(tmp_path)
-    assert ("--data folder:" in str(told.value)) == ("train" in splits)
+    assert ("--data folder:" in str(raised.value)) == ("train" in splits)
 
 
 @pytest.mark.parametrize("strays", [["cover.png"], ["cover.png", "z/back.png"]])
-def test_stray_files_among_market_names_are_named(tmp_path: Path, strays: list[str]) -> None:
+def test_stray_file_among_market_names_raises_an_error(tmp_path: Path, strays: list[str]) -> None:
     """They would make unknown cameras, and of the folder's name an identity, for all the others."""
     query = touch(tmp_path / "q", "0002_c1.jpg")
     gallery = touch(tmp_path / "g", "0002_c2.jpg", "0003_c2.jpg", *strays)
-    told = r"g/cover.png: is not named like the other 3 images \(0002_c1….jpg\); rename or remove it"
-    with pytest.raises(InputError, match=told):
+    message = r"g/cover.png: is not named like the other 3 images \(0002_c1….jpg\); rename or remove it"
+    with pytest.raises(InputError, match=message):
         folders_test(query, gallery)
     if len(strays) == 1:
         with pytest.raises(InputError, match="g/cover.png: is not named like the other 2 images"):
@@ -119,7 +121,7 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> Non
     ]
 
 
-def test_a_training_run_is_nobody(tmp_path: Path) -> None:
+def test_folder_of_a_training_run_is_skipped(tmp_path: Path) -> None:
     touch(tmp_path, "anna/1.jpg", "runs/a/learning_curve.png", "runs/a/config.yaml", "runs/a/results.json")
     assert [listed.identity for listed in list_folder(tmp_path)] == ["anna"]
 
@@ -135,7 +137,7 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         (tmp_path / "ben").chmod(0o755)
 
 
-def test_queries_that_are_in_the_gallery_are_counted(tmp_path: Path) -> None:
+def test_queries_in_the_gallery_are_counted(tmp_path: Path) -> None:
     folder = touch(tmp_path / "q", "anna/1.jpg", "anna/2.jpg", "ben/1.jpg", "stray.jpg")
     (tmp_path / "link").symlink_to(folder)
     for gallery in (folder, tmp_path / "link"):
@@ -164,7 +166,7 @@ def test_two_folders_by_name(tmp_path: Path) -> None:
     )
 
 
-def test_two_folders_agree_on_how_they_are_labelled(tmp_path: Path) -> None:
+def test_two_folders_use_the_same_labelling_rule(tmp_path: Path) -> None:
     """Names in the query folder look like Market-1501, those of the gallery do not: folders tell in both."""
     query = touch(tmp_path / "q", "anna/0002_c1.jpg")
     gallery = touch(tmp_path / "g", "zoe/z.jpg", "anna/a.jpg", "stray.jpg")
@@ -204,7 +206,7 @@ def test_junk_is_left_out_however_it_is_spelled(tmp_path: Path) -> None:
     assert not csv_tests(file)[0].has_cameras
 
 
-def test_identities_that_are_one_number_written_in_two_ways_are_said_to_be_two(tmp_path: Path, caplog) -> None:
+def test_two_spellings_of_a_number_log_a_warning(tmp_path: Path, caplog) -> None:
     own = folders_test(touch(tmp_path / "q", "007/1.jpg"), touch(tmp_path / "g", "007/2.jpg", "7/3.jpg"))
     assert own.names.identities == {1: "007", 2: "7"}
     assert len(caplog.records) == 1 and "'007'" in caplog.text and "'7'" in caplog.text
@@ -217,7 +219,7 @@ def test_numbers_are_sorted_as_numbers() -> None:
     assert numbered(["9", long]) == {long: 1, "9": 2}
 
 
-def test_what_is_wrong_with_folders(tmp_path: Path) -> None:
+def test_faulty_folders_raise_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="gone: no such folder"):
         list_folder(tmp_path / "gone")
     with pytest.raises(InputError, match="0001_c1.jpg: is a file; name the folder of the images"):

@@ -68,7 +68,7 @@ def test_batches_hold_the_images_of_their_labels(images: Images) -> None:
 
 
 @pytest.mark.parametrize("on_device", [False, True])
-def test_a_process_is_sent_the_images_that_it_looks_at(images: Images, on_device: bool) -> None:
+def test_process_receives_only_its_own_images(images: Images, on_device: bool) -> None:
     """The others of the batch are NaN, so that they cannot be learned from."""
     whole, part = batches(images, on_device=on_device), batches(images, on_device=on_device, rows=slice(1, None, 2))
     for one, other in zip(whole, part, strict=True):
@@ -78,7 +78,7 @@ def test_a_process_is_sent_the_images_that_it_looks_at(images: Images, on_device
         assert torch.equal(found[1::2], expected[1::2]) and found[::2].isnan().all()
 
 
-def test_later_epochs_do_not_need_the_ones_before(images: Images) -> None:
+def test_epochs_are_independent(images: Images) -> None:
     everything = batches(images)
     assert same(batches(images, first=6), everything[6:])
     assert same(everything, batches(images))
@@ -123,7 +123,7 @@ class WorkerPids(TaskBatches):
         return super().__getitem__(index)._replace(labels=torch.tensor([os.getpid()]))
 
 
-def test_workers_live_as_long_as_the_task(images: Images) -> None:
+def test_workers_live_for_the_whole_task(images: Images) -> None:
     sampler = EpisodeSampler(images.pids, identities=3, num_support=2, num_query=1, seed=(4, 1))
     loader = batch_loader(WorkerPids(images, sampler, AUGMENT, epochs=12), workers=2, pin_memory=False)
     pids = [batch.labels.item() for batch in loader]

@@ -45,15 +45,15 @@ def test_a_list_may_name_images_of_the_root(nas: Path, absolute: bool) -> None:
     assert sorted(record.path for record in records) == expected
     assert sorted(image.path for image in list_images([file], "gallery", Sources(nas))) == expected
     splits = ["query", "gallery", "gallery"] * 4
-    told = [f"{row},{split}" for row, split in zip(rows, splits, strict=True)]
-    file = write(nas.parent / "lists" / "test.csv", ["path,pid,split", *told])
+    rows_with_splits = [f"{row},{split}" for row, split in zip(rows, splits, strict=True)]
+    file = write(nas.parent / "lists" / "test.csv", ["path,pid,split", *rows_with_splits])
     (data_set,) = load_datasets(f"csv:{file}", Sources(nas))
     (test,) = csv_tests(file, nas)
     for found in (data_set, test):
         assert sorted(record.path for record in (*found.query, *found.gallery)) == expected
 
 
-def test_other_folders_stay_refused(nas: Path, tmp_path: Path) -> None:
+def test_images_outside_the_allowed_folders_raise_an_error(nas: Path, tmp_path: Path) -> None:
     outside = [nas / "anna" / "0.png", tmp_path / "nasty" / "x.png", nas / ".." / "nasty" / "x.png", "/etc/passwd"]
     for path in outside:
         file = write(tmp_path / "lists" / "own.csv", ["path,pid", f"{path},anna"])
@@ -71,7 +71,7 @@ def test_the_folder_of_the_list_comes_first(nas: Path, make_images: MakeImages) 
     assert [file.parent / row.path for row in rows] == [file.parent / "anna/0.png", nas / "anna/1.png"]
 
 
-def test_a_data_frame_s_parquet_reads_as_its_csv_does(nas: Path) -> None:
+def test_parquet_equals_csv(nas: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     frame = pandas.DataFrame(
@@ -94,7 +94,7 @@ def test_a_data_frame_s_parquet_reads_as_its_csv_does(nas: Path) -> None:
 
 
 @pytest.mark.skipif(not HEIF, reason="needs lreid[heif]")
-def test_images_of_telephones_are_read(tmp_path: Path) -> None:
+def test_formats_of_phones_are_read(tmp_path: Path) -> None:
     pixels = np.full((64, 32, 3), (200, 100, 50), np.uint8)
     (tmp_path / "anna").mkdir()
     for name, kind in (("0.heic", "HEIF"), ("1.HEIF", "HEIF"), ("2.avif", "AVIF"), ("3.jfif", "JPEG")):
@@ -107,7 +107,7 @@ def test_images_of_telephones_are_read(tmp_path: Path) -> None:
         read_image(tmp_path / "anna" / "0.heic")
 
 
-def test_without_the_plug_in_the_files_are_counted_and_the_extra_is_named(tmp_path: Path) -> None:
+def test_without_heif_plugin_files_are_counted(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.modules["pillow_heif"] = None

@@ -20,7 +20,7 @@ NAMES += ["dora/01_1.png", "dora/02_1.png"]
 
 
 @pytest.mark.parametrize(
-    ("pattern", "path", "told"),
+    ("pattern", "path", "labels"),
     [
         ("{pid}/{camid}_{n}.png", "anna/01_1.png", ("anna", "01")),
         ("{pid}/{camid}_{n}.png", "anna/gate_2_17.png", ("anna", "gate_2")),
@@ -36,8 +36,8 @@ NAMES += ["dora/01_1.png", "dora/02_1.png"]
         ("{pid}/(.*)+[{n}.jpg", "anna/(.*)+[1.jpg", ("anna", None)),
     ],
 )
-def test_a_pattern_reads_whole_paths(pattern: str, path: str, told: tuple[str | None, str | None] | None) -> None:
-    assert Pattern(pattern).read(PurePosixPath(path)) == told
+def test_a_pattern_reads_whole_paths(pattern: str, path: str, labels: tuple[str | None, str | None] | None) -> None:
+    assert Pattern(pattern).read(PurePosixPath(path)) == labels
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_pattern_is_suggested_that_fits(layout: str, pattern: str) -> None:
 
 
 @given(*[st.text("abc12 .-é", min_size=1, max_size=8)] * 2, st.integers(0, 10**6))
-def test_what_a_pattern_writes_it_reads(pid: str, camid: str, number: int) -> None:
+def test_pattern_reads_any_text_in_its_fields(pid: str, camid: str, number: int) -> None:
     path = PurePosixPath(f"x{pid}x", f"x{camid}x_{number}.png")
     assert Pattern("{pid}/{camid}_{n}.png").read(path) == (f"x{pid}x", f"x{camid}x")
 
@@ -66,12 +66,12 @@ def test_what_a_pattern_writes_it_reads(pid: str, camid: str, number: int) -> No
 @pytest.mark.parametrize(
     "text", ["", "a.png", "{id}/{n}.png", "{pid}/{.png", "{pid}/{1}.png", "/{pid}/{n}.png", "{pid}}"]
 )
-def test_what_is_no_pattern_is_refused(text: str) -> None:
+def test_invalid_pattern_raises_an_error(text: str) -> None:
     with pytest.raises(InputError, match="pattern is .*as in {pid}/{camid}_{n}.png"):
         Pattern(text)
 
 
-def test_folders_are_read_by_it(tmp_path: Path, make_images: MakeImages) -> None:
+def test_pattern_labels_folders_and_tests(tmp_path: Path, make_images: MakeImages) -> None:
     make_images(tmp_path / "people", [*NAMES, "-1/01_1.png"])
     pattern = Pattern("{pid}/{camid}_{n}.png")
     listed = list_folder(tmp_path / "people", pattern=pattern)
@@ -90,14 +90,14 @@ def test_folders_are_read_by_it(tmp_path: Path, make_images: MakeImages) -> None
 
 def test_images_that_do_not_fit_are_named(tmp_path: Path, make_images: MakeImages) -> None:
     make_images(tmp_path, [*NAMES, "cover.png", "zoe/1.png"])
-    told = rf"^{tmp_path}/cover.png: the pattern {{pid}}/{{camid}}_{{n}}.png does not fit 2 of 10 images"
-    with pytest.raises(InputError, match=told):
+    message = rf"^{tmp_path}/cover.png: the pattern {{pid}}/{{camid}}_{{n}}.png does not fit 2 of 10 images"
+    with pytest.raises(InputError, match=message):
         list_folder(tmp_path, pattern=Pattern("{pid}/{camid}_{n}.png"))
     with pytest.raises(InputError, match="none after the people|no path names"):
         read_custom(tmp_path / "anna", Sources(pattern="{camid}_{n}.png"))
 
 
-def test_a_gallery_is_built_and_asked_by_it(tmp_path: Path, make_images: MakeImages) -> None:
+def test_pattern_labels_galleries_and_queries(tmp_path: Path, make_images: MakeImages) -> None:
     make_images(tmp_path / "people", NAMES)
     model, where = write_checkpoint(tmp_path / "model.pt"), Sources(pattern="{pid}/{camid}_{n}.png")
     images = lreid.gallery.list_images([tmp_path / "people"], "gallery", where)

@@ -77,7 +77,7 @@ def test_links_in_zips_are_refused(tmp_path):
         unpack(tmp_path / "a.zip", tmp_path / "out")
 
 
-def test_a_folder_in_the_way_that_is_a_link_out_is_not_followed_out_of_reach(tmp_path):
+def test_links_out_of_the_target_folder_are_not_followed(tmp_path):
     """Links that the user made below the folder are the user's; the archive brings none."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "disk")
@@ -86,7 +86,7 @@ def test_a_folder_in_the_way_that_is_a_link_out_is_not_followed_out_of_reach(tmp
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_goes_on_where_it_stopped(tmp_path, name):
+def test_interrupted_conversion_resumes(tmp_path, name):
     archive = WRITERS[name](tmp_path / name)
     out = tmp_path / "out"
     unpack(archive, out)
@@ -119,7 +119,7 @@ def test_damaged_archives_are_named(tmp_path, name):
     assert not (tmp_path / "out").exists() or content(tmp_path / "out") == {}
 
 
-def test_what_is_no_archive_is_named(tmp_path):
+def test_file_that_is_not_an_archive_raises_an_error(tmp_path):
     (tmp_path / "a.rar").write_bytes(b"Rar!")
     with pytest.raises(InputError, match="a.rar: cannot be unpacked"):
         unpack(tmp_path / "a.rar", tmp_path / "out")
@@ -129,7 +129,7 @@ def test_what_is_no_archive_is_named(tmp_path):
         unpack(tmp_path, tmp_path / "out")
 
 
-def test_a_full_disk_is_seen_beforehand(tmp_path, monkeypatch):
+def test_full_disk_is_detected_before_writing(tmp_path, monkeypatch):
     monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 3}))
     with pytest.raises(InputError, match="GiB to unpack, .* free; free some space"):
         unpack(write_zip(tmp_path / "a.zip"), tmp_path / "out")

@@ -21,14 +21,14 @@ from lreid.errors import InputError
 SIZE = {"height": 128, "width": 64}
 
 
-def test_what_is_in_the_archive() -> None:
+def test_archive_contains_the_rendered_domains() -> None:
     assert ARCHIVE.stat().st_size < 16e6
     with zipfile.ZipFile(ARCHIVE) as archive:
         assert archive.testzip() is None
         plan = json.loads(archive.read("render.json"))
         names = set(archive.namelist()) - {"index.csv", "render.json"}
     assert len(domains()) == plan["domains"] == 6
-    told = set()
+    paths = set()
     for domain in domains():
         data = load_rendered(domain)
         people = {split: {record.pid for record in getattr(data, split)} for split in ("train", "query", "gallery")}
@@ -39,8 +39,8 @@ def test_what_is_in_the_archive() -> None:
         for query in data.query:
             assert any(pid == query.pid and camid != query.camid for pid, camid in seen)
         assert len({record.camid for record in data.train}) >= 2
-        told |= {record.path.replace("rendered:", "images/") for record in (*data.train, *data.query, *data.gallery)}
-    assert told == names
+        paths |= {record.path.replace("rendered:", "images/") for record in (*data.train, *data.query, *data.gallery)}
+    assert paths == names
 
 
 def test_images_are_read_like_files() -> None:
@@ -65,7 +65,7 @@ def test_no_two_images_are_the_same_and_other_ones_have_another_fingerprint(monk
     assert content_fingerprint(records) != before
 
 
-def test_names_that_there_are_not() -> None:
+def test_unknown_domain_names_the_nearest() -> None:
     with pytest.raises(
         InputError, match=r"^rendered:hal-1: no such domain; the nearest name is rendered:hall-1 \(all: "
     ):
@@ -84,7 +84,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_a_damaged_archive_is_told(elsewhere: Path) -> None:
+def test_a_damaged_archive_raises_an_error(elsewhere: Path) -> None:
     with pytest.raises(InputError, match="rendered.zip: cannot be read .*; install lreid again"):
         load_rendered("hall-1")
     elsewhere.write_bytes(b"half of it")

@@ -61,7 +61,7 @@ def test_epochs_follow_from_seed_and_number_alone() -> None:
     )
 
 
-def test_all_identities_and_images_get_their_turn() -> None:
+def test_all_identities_and_images_occur() -> None:
     episodes, _ = sampler([7] * 7, identities=3, num_support=2, num_query=1)
     drawn = np.concatenate([episode for epoch in range(200) for episode in episodes.epoch(epoch)])
     counts = np.bincount(drawn, minlength=49)
@@ -94,7 +94,7 @@ SAMPLERS = {
     share=st.one_of(st.just(0.0), st.floats(0.01, 0.9)),
     epoch=st.integers(0, 10**6),
 )
-def test_exemplars_come_on_top(kind: str, own: list[int], old: list[int], share: float, epoch: int) -> None:
+def test_exemplars_are_added_to_the_batch(kind: str, own: list[int], old: list[int], share: float, epoch: int) -> None:
     """New images are seen exactly as without exemplars, in as many batches; behind them stands the share of exemplars.
 
     Labels of the task are 100 and up.
@@ -121,7 +121,7 @@ def test_exemplars_come_on_top(kind: str, own: list[int], old: list[int], share:
 
 
 @pytest.mark.parametrize("kind", ["identities", "stream"])
-def test_by_nature_an_exemplar_is_seen_as_often_as_a_new_image(kind: str) -> None:
+def test_exemplars_are_drawn_as_often_as_images_by_default(kind: str) -> None:
     """Whatever the number of images of an identity: 60 new images, 20 exemplars of 5 identities."""
     labels, exemplars = np.arange(10).repeat(6), np.arange(5).repeat([1, 2, 3, 6, 8])
     options = {"segment": 6} if kind == "stream" else {}
@@ -140,7 +140,7 @@ def test_exemplars_come_in_pairs() -> None:
         assert ((stored < 4).sum(1) != 1).all()  # both of a pair are of the identity with four, or neither
 
 
-def test_an_epoch_uses_all_exemplars_before_one_comes_again() -> None:
+def test_exemplars_repeat_only_after_all_were_drawn() -> None:
     for kind, make in SAMPLERS.items():
         batches = make(np.arange(20).repeat(3), seed=(3,), exemplars=np.arange(12).repeat(2), exemplar_share=0.5)
         stored = np.concatenate([batch[batch >= 60] - 60 for batch in batches.epoch(5)])
@@ -188,7 +188,7 @@ def test_runs_come_in_every_order_that_keeps_equal_ones_apart() -> None:
     images=st.integers(1, 5),
     epoch=st.integers(0, 10**6),
 )
-def test_an_epoch_of_images_shows_nearly_every_one_once(
+def test_pass_over_images_uses_nearly_every_image_once(
     counts: list[int], identities: int, images: int, epoch: int
 ) -> None:
     identities = min(identities, len(counts))
@@ -219,7 +219,7 @@ def test_over_many_epochs_all_images_are_seen_equally_often() -> None:
 
 @pytest.mark.parametrize("steps", [1, 4, 11])
 @pytest.mark.parametrize("kind", sorted(SAMPLERS))
-def test_an_epoch_of_so_many_batches_looks_as_often_as_it_takes(kind: str, steps: int) -> None:
+def test_steps_per_epoch_may_need_several_passes(kind: str, steps: int) -> None:
     labels = np.arange(8).repeat(6)
     plain, sampler = (SAMPLERS[kind](labels, seed=(0, 1), steps=each) for each in (0, steps))
     drawn = sampler.epoch(3)
@@ -286,7 +286,7 @@ def test_identities_come_in_groups_of_one_place(places: list[int], neighbours: i
         assert labels[block[0]] == labels[block[1]] and shot[block[0]] != shot[block[1]]
 
 
-def test_cameras_that_saw_one_identity_are_of_one_place() -> None:
+def test_cameras_of_one_identity_share_a_place() -> None:
     sampler = CameraSampler(
         [0, 0, 1, 2, 3, 3, 4], cameras=[0, 1, 2, 3, 2, 1, 9], neighbours=2, identities=2, images=1, seed=0
     )
@@ -310,7 +310,7 @@ def test_the_first_image_is_any_of_an_identity() -> None:
     ],
     ids=lambda one: type(one).__name__,
 )
-def test_a_sampler_is_one_of_torch_and_goes_into_its_loader(one: data.Sampler) -> None:
+def test_sampler_works_in_a_torch_loader(one: data.Sampler) -> None:
     assert isinstance(one, data.Sampler) and one.seed == (5,)
     images = list(range(100, 126))
     for epoch in (0, 3, 0):

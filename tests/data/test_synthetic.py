@@ -1,4 +1,4 @@
-"""Drawn images: the same everywhere, told apart by identity, and data sets that can be evaluated."""
+"""Drawn images: the same everywhere, distinguished by identity, and data sets that can be evaluated."""
 
 import random
 from collections import Counter
@@ -43,7 +43,7 @@ def test_an_image_depends_on_its_address_alone() -> None:
     assert len(set(first.values())) == len(addresses)
 
 
-def test_drawing_leaves_no_trace_in_what_is_shared() -> None:
+def test_drawing_does_not_change_shared_state() -> None:
     before = draw("synthetic:plaza/0/100/1/0")
     kept = before.copy()
     before[:] = 0  # the caller's own copy
@@ -123,7 +123,7 @@ def test_all_three_groups_come_from_the_whole_season_and_never_share_anybody() -
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"domain": "plazza"}, "plaza"),
         ({"images_per_identity": 2}, "images_per_identity"),
@@ -131,14 +131,14 @@ def test_all_three_groups_come_from_the_whole_season_and_never_share_anybody() -
         ({"distractors": SEASON}, "distractors"),
     ],
 )
-def test_wrong_numbers_and_names_are_told(change: dict, told: str) -> None:
-    with pytest.raises(InputError, match=told) as error:
+def test_invalid_arguments_raise_an_error(change: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
         load_synthetic(**{"domain": "plaza"} | SMALL | change)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "message"),
     [
         ("synthetic:plaza/0/17/2", "not the address"),
         ("synthetic:plaza/0/-1/2/5/6", "not the address"),
@@ -148,7 +148,7 @@ def test_wrong_numbers_and_names_are_told(change: dict, told: str) -> None:
         (f"synthetic:plaza/0/17/{CAMERAS + 1}/5", "cameras"),
     ],
 )
-def test_what_is_no_address_is_told(address: str, told: str) -> None:
-    with pytest.raises(InputError, match=told) as error:
+def test_invalid_address_raises_an_error(address: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
         draw(address)
     assert "\n" not in str(error.value)

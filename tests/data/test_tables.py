@@ -48,16 +48,16 @@ def test_junk_is_dropped_however_it_is_spelled(write, junk):
 
 
 @pytest.mark.parametrize("unknown", ["", "-1", "-1.0", " "])
-def test_cameras_that_are_not_known_are_none(write, unknown):
+def test_unknown_cameras_equal_a_missing_column(write, unknown):
     """As without the column: every match counts, or with the same camera for all none."""
-    told = [row.replace("left", unknown).replace("right", unknown) for row in ROWS]
+    rows = [row.replace("left", unknown).replace("right", unknown) for row in ROWS]
     without = [row.replace(",left", "").replace(",right", "") for row in ROWS]
     for cameras in ("apart", "same"):
         expected = tables.load(write(without, header="path,pid,split"), cameras=cameras)
-        assert tables.load(write(told), cameras=cameras) == expected
+        assert tables.load(write(rows), cameras=cameras) == expected
 
 
-def test_identities_that_are_one_number_written_in_two_ways_are_said_to_be_two(write, caplog):
+def test_two_spellings_of_a_number_log_a_warning(write, caplog):
     (data_set,) = tables.load(write([*ROWS, "f.jpg,0100,right,gallery"]))
     assert len({record.pid for record in data_set.gallery}) == 2
     assert "'0100'" in caplog.text and "'100'" in caplog.text and len(caplog.records) == 1
@@ -126,7 +126,7 @@ def test_lists_of_wildlife_datasets_are_read(write, caplog):
     assert image.identity == "7"
 
 
-def test_paths_that_windows_wrote_are_read(write, tmp_path):
+def test_windows_paths_are_read(write, tmp_path):
     expected = tables.load(write(ROWS))
     (tmp_path / "im").mkdir()
     for letter in "abcde":
@@ -156,7 +156,7 @@ def test_the_same_list_in_another_form_is_the_same_data_set(write, tmp_path):
     assert len(tables.load(write([f"sub/../{row}" for row in ROWS]))[0].train) == len(expected[0].train)
 
 
-def test_names_that_hold_what_divides_are_quoted(write):
+def test_quoted_cells_may_contain_separators(write):
     rows = ['a.jpg,"Müller, ""Max""",0,train', "b.jpg,שרה <b>,1,train"]
     rows += [
         f'{image}.jpg,"two\nlines",{camera},{split}'
@@ -168,7 +168,7 @@ def test_names_that_hold_what_divides_are_quoted(write):
 
 
 @pytest.mark.parametrize(("cameras", "numbers"), [("apart", [0, 0, 1]), ("same", [0, 0, 0])])
-def test_without_cameras_those_of_queries_and_gallery_are_as_the_policy_says(write, cameras, numbers):
+def test_without_cameras_the_policy_numbers_them(write, cameras, numbers):
     rows = ["a.jpg,1,train", "c.jpg,2,query", "d.jpg,2,gallery"]
     (data_set,) = tables.load(write(rows, header="path,pid,split"), cameras=cameras)
     assert [record.camid for record in (*data_set.train, *data_set.query, *data_set.gallery)] == numbers

@@ -41,7 +41,7 @@ def build(monkeypatch):
     return build
 
 
-def test_what_was_learned_before_is_the_first_task_and_is_tested(build):
+def test_earlier_training_is_the_first_task_and_is_tested(build):
     benchmark = build(["small"], ["veri"], learned=["market", "small"], learned_identities=700)
     assert [(task.index, task.name, len(task.records)) for task in benchmark.tasks] == [
         (0, "before", 0),
@@ -58,7 +58,7 @@ def test_what_was_learned_before_is_the_first_task_and_is_tested(build):
         build(["small"], learned=["market"])
 
 
-def test_a_set_without_test_is_trained_on_and_one_without_train_is_unseen(build):
+def test_data_sets_may_lack_test_or_training_images(build):
     sets = {
         "untested": replace(make_data_set("untested", range(5)), query=(), gallery=()),
         "tested": make_data_set("tested", []),
@@ -220,7 +220,7 @@ def test_splits_hold_every_image_once(build_split, splits, numbers):
         assert sorted(test.gallery) == sorted({record for version in versions for record in version.gallery})
 
 
-def test_what_is_trained_on_takes_its_first_split(build_split):
+def test_training_uses_the_first_split(build_split):
     benchmark = build_split(train=["four"], unseen=["two"], splits=0)
     assert [record.path for record in benchmark.tasks[0].records] == ["four/3a", "four/4a", "four/5a"]
     assert benchmark.tests[0].splits == ()
@@ -246,7 +246,7 @@ def test_merged_splits_go_round(build_split):
     assert len(test.query) == len(set(test.query))
 
 
-def test_both_ways_leave_the_average_to_the_single_ones(build_split):
+def test_merged_gallery_next_to_single_ones_has_its_own_kind(build_split):
     tests = build_split(unseen_galleries="both").tests
     assert [(test.name, test.kind) for test in tests] == [
         ("one", "seen"),
@@ -289,8 +289,8 @@ def test_names_of_data_sets_come_along():
     one = DataSet("one", (Record("a", 4, 1),), (Record("b", 7, 2),), (Record("c", 7, 0),), names=names)
     pooled = pool_data_sets("both", [one, one])
     for test in (tasks.query_gallery([pooled], "seen"), tasks.query_gallery([pooled, pooled], "unseen")):
-        told = [(test.names.identity(pid), test.names.camera(camid)) for _, pid, camid in test.query + test.gallery]
-        assert told == [("ann", "cam north"), ("ann", "cam north"), ("ann", "cam 0"), ("ann", "cam 3")]
+        shown = [(test.names.identity(pid), test.names.camera(camid)) for _, pid, camid in test.query + test.gallery]
+        assert shown == [("ann", "cam north"), ("ann", "cam north"), ("ann", "cam 0"), ("ann", "cam 3")]
     assert [pooled.names.identity(pid) for _, pid, _ in pooled.train] == ["id 4", "id 4"]
     assert pooled.names.identity(99) == "id 99"
 
@@ -361,6 +361,6 @@ def test_a_class_in_two_tasks_is_refused_unless_the_benchmark_is_domain_incremen
         (["market", "veri"], {}, "all data sets have the same classes, but those of market are identities"),
     ],
 )
-def test_what_does_not_fit_a_domain_incremental_benchmark(build, train, changes, fault):
+def test_domain_incremental_benchmark_needs_equal_classes(build, train, changes, fault):
     with pytest.raises(ArgumentError, match=f"scenario is domain-incremental, .*{fault}"):
         build(train, sets=CLASSES, scenario="domain-incremental", **changes)

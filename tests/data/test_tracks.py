@@ -57,7 +57,7 @@ def table(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_each_track_gives_its_sharpest_image_of_every_stretch(gate, tmp_path: Path) -> None:
+def test_sharpest_image_of_every_interval_is_kept(gate, tmp_path: Path) -> None:
     video, tracks = gate
     assert from_tracks([video], [tracks], tmp_path / "set", Choice(every=0.5)) == 20
     rows = table(tmp_path / "set")
@@ -74,7 +74,7 @@ def test_each_track_gives_its_sharpest_image_of_every_stretch(gate, tmp_path: Pa
     assert len(data_set.train) == 12 and len(data_set.query) == 2 and len(data_set.gallery) == 6
 
 
-def test_a_long_track_is_thinned_evenly(gate, tmp_path: Path) -> None:
+def test_long_track_gives_evenly_spaced_images(gate, tmp_path: Path) -> None:
     from_tracks([gate[0]], [gate[1]], tmp_path / "set", Choice(every=0.1, most=2))
     frames = [int(Path(row["path"]).stem) for row in table(tmp_path / "set") if row["pid"] == "gate-1"]
     assert len(frames) == 2 and frames[0] <= 10 < frames[1]
@@ -118,7 +118,7 @@ def test_folders_of_mot_are_cameras_with_people_of_their_own(tmp_path: Path) -> 
     assert {row["domain"] for row in table(tmp_path / "one")} == {"south"}
 
 
-def test_names_of_videos_need_be_no_text(gate, tmp_path: Path) -> None:
+def test_video_names_that_are_not_unicode_are_escaped(gate, tmp_path: Path) -> None:
     video = gate[0].rename(tmp_path / "caf\udce9.avi")
     from_tracks([video], [gate[1]], tmp_path / "set")
     (data_set,) = tables.load(tmp_path / "set" / "index.csv")
@@ -133,7 +133,7 @@ def test_frames_are_in_the_order_of_their_numbers(name: str, tmp_path: Path) -> 
     assert [int(frame[0, 0, 0]) for frame in frames] == list(range(1, FRAMES + 1))
 
 
-def test_with_the_same_people_everywhere_cameras_tell_them_apart(tmp_path: Path) -> None:
+def test_same_identities_get_cameras(tmp_path: Path) -> None:
     for camera in ("c001", "c002"):
         mot(tmp_path / "S01" / camera, COLOURS, end="1,-1,-1,-1")
     from_tracks([tmp_path / "S01"], [], tmp_path / "set", same=True)
@@ -192,7 +192,7 @@ def nine_columns(*labels: int) -> str:
     return "\n".join(f"{n},{t},{9 * t},5,20,40,0.9,{label},-1" for n in (1, 2) for t, label in enumerate(labels, 1))
 
 
-def test_classes_of_a_tracker_are_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_classes_of_a_tracker_are_not_filtered_by_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nine values were taken for MOT's ground truth, so that all cars (3) were left out without a word."""
     caplog.set_level("INFO")
     file = tmp_path / "t.txt"
@@ -235,7 +235,7 @@ def test_json_of_supervision_and_ultralytics_gives_the_boxes_of_mot(tmp_path: Pa
             read_tracks(file)
 
 
-def test_what_is_left_out_of_ground_truth_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_boxes_left_out_of_ground_truth_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     file = tmp_path / "gt.txt"
     file.write_text(nine_columns(1, 3, 7) + "\n3,9,5,5,20,40,0,8,1")
@@ -257,7 +257,7 @@ def test_boxes_beyond_the_range_of_numbers_are_outside(gate, tmp_path: Path, cap
 
 
 @pytest.mark.parametrize("rate", ["1e-320", "1e-300", "-1", "0", "inf", "nan", "1e300", "fast", ""])
-def test_a_frame_rate_that_cannot_be_is_refused(rate: str, tmp_path: Path) -> None:
+def test_impossible_frame_rate_raises_an_error(rate: str, tmp_path: Path) -> None:
     folder = mot(tmp_path / "north", (1, 2, 3, 4))
     (folder / "seqinfo.ini").write_text(f"[Sequence]\nframeRate={rate}\n")
     with pytest.raises(InputError, match="seqinfo.ini"):
@@ -265,7 +265,7 @@ def test_a_frame_rate_that_cannot_be_is_refused(rate: str, tmp_path: Path) -> No
     assert not list(tmp_path.glob("set*"))
 
 
-def test_whatever_goes_wrong_leaves_no_folder(gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_leaves_no_folder(gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_):
         raise KeyboardInterrupt
 

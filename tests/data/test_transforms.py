@@ -207,7 +207,7 @@ def test_a_bad_pipeline_is_named(tmp_path: Path, how: str) -> None:
 @pytest.mark.parametrize(
     "text", ["transform: {__class_fullname__: A,\n p: 1,\n p: 2}\n", '{"transform": {\n"p": 1,\n"p": 0.5}}']
 )
-def test_a_key_that_stands_twice_in_a_pipeline_is_refused_with_both_lines(tmp_path: Path, text: str) -> None:
+def test_duplicate_key_in_a_pipeline_names_both_lines(tmp_path: Path, text: str) -> None:
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(InputError, match=r"mine.yaml: .*\bp .*line 2 .*line 3\b"):
         load_pipeline(tmp_path / "mine.yaml")
@@ -254,7 +254,7 @@ def test_a_pipeline_must_keep_number_size_and_kind(
     assert "\n" not in str(error.value)
 
 
-def test_a_check_finds_what_is_seldom_applied() -> None:
+def test_check_applies_steps_whatever_their_probability() -> None:
     with pytest.raises(InputError, match="into float32"):
         of(A.ToFloat(p=1e-9), FLIP).check(64, 32)
 
@@ -284,7 +284,7 @@ def test_a_device_makes_the_same_batch(steps: list[A.BasicTransform], progress: 
     assert changes.flips.any() and (changes.boxes[:, 1] > 0).any()
 
 
-def test_a_part_of_the_rows_is_that_of_the_whole() -> None:
+def test_rows_of_a_batch_equal_those_of_the_whole_batch() -> None:
     augment = of(A.RandomGamma(p=0.5), FLIP, GrowingErasing())
     whole = augment(IMAGES, seed=7, progress=0.5)
     rows = slice(1, None, 3)
@@ -293,7 +293,7 @@ def test_a_part_of_the_rows_is_that_of_the_whole() -> None:
     np.testing.assert_allclose(augment.on_device(*left).numpy(), whole[rows], rtol=1e-6, atol=1e-6)
 
 
-def test_an_image_may_be_moved_out_of_sight() -> None:
+def test_shift_beyond_the_image_gives_black() -> None:
     augment = of(*shifted(100))
     batch = augment(IMAGES[:50], seed=0, progress=0.0)
     gone = (augment.draw(IMAGES[:50], seed=0, progress=0.0)[1].shifts.abs() >= torch.tensor([64, 32])).any(1).numpy()

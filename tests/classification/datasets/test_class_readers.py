@@ -86,7 +86,7 @@ def test_mini_imagenet_joins_its_lists_and_tests_the_last_sixth(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("any_checksum")
-def test_images_are_unpacked_once_and_no_half_is_taken_for_all(tmp_path: Path) -> None:
+def test_images_are_unpacked_once(tmp_path: Path) -> None:
     home = write_cifar10(tmp_path / "cifar-10-batches-py", TEN)
     (home / ".images.unfinished.lreid" / "train" / "99_gone").mkdir(parents=True)  # broken off, of another archive
     first = spec_of("cifar10").load(tmp_path)
@@ -121,8 +121,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_lists_of_another_form_are_refused(tmp_path: Path) -> None:
     home = write_tiny_imagenet(tmp_path / "tiny-imagenet-200", SMALL)
     (home / "val/val_annotations.txt").write_text("val_0.JPEG\tn00000001\n\nval_1.JPEG\n")
-    told = "val_annotations.txt:3: unexpected line 'val_1.JPEG'"
-    with pytest.raises(InputError, match=told):
+    message = "val_annotations.txt:3: unexpected line 'val_1.JPEG'"
+    with pytest.raises(InputError, match=message):
         spec_of("tiny_imagenet").load(tmp_path)
     (home / "wnids.txt").unlink()
     with pytest.raises(InputError, match="Tiny-ImageNet: .*tiny-imagenet-200 lacks wnids.txt"):

@@ -110,7 +110,7 @@ def test_classic_protocol(root):
     assert shots == replace(first, name="cuhk03_classic_detected_single_shot", single_shot=True)
 
 
-def test_preparing_goes_on_where_it_stopped(root):
+def test_interrupted_preparation_resumes(root):
     unfinished = root / "cuhk03/.images_detected.unfinished.lreid"
     unfinished.mkdir()
     (unfinished / "1_001_1_01.png").write_bytes(b"made before")
@@ -126,7 +126,7 @@ def test_preparing_goes_on_where_it_stopped(root):
     assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
 
 
-def test_unprepared_says_how(root):
+def test_unprepared_release_names_the_command(root):
     with pytest.raises(
         InputError, match="lacks images_detected/; .*put .*cuhk-03.mat there and run: .* prepare cuhk03_detected"
     ):
@@ -138,7 +138,7 @@ def test_unprepared_says_how(root):
 @pytest.mark.parametrize(
     "change", [{"names": ["x.png", *FILES[1:]], "train": [1]}, {"names": FILES[1:]}, {"train": [99]}]
 )
-def test_a_list_of_something_else_is_refused(root, change):
+def test_other_annotations_raise_an_error(root, change):
     cuhk03.convert(root / "cuhk03")
     config("older", root / "cuhk03/cuhk03_new_protocol_config_detected.mat", **change)
     with pytest.raises(InputError, match="config_detected.mat: (lists the image 'x.png'|is not a file of CUHK03)"):

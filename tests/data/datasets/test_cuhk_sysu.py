@@ -80,7 +80,7 @@ def test_loads_with_cameras_apart(root):
     assert [r[1:] for r in spec_of("cuhk_sysu").load(root).gallery] == [r[1:] for r in data_set.gallery]
 
 
-def test_goes_on_where_it_stopped(root):
+def test_interrupted_conversion_resumes(root):
     gone = root / "cuhk-sysu/CUHK-SYSU/Image/SSM/s5.jpg"
     kept = gone.read_bytes()
     gone.unlink()

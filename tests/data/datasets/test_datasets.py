@@ -81,7 +81,7 @@ def test_unknown_name_names_the_nearest(name, nearest):
 
 
 @pytest.mark.parametrize("name", ["shop", "my/shop"])
-def test_a_folder_is_named_with_its_scheme(name, tmp_path, monkeypatch):
+def test_path_without_scheme_suggests_the_scheme(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).mkdir(parents=True)
     with pytest.raises(InputError, match=f"^{name}: is not the name of a data set; write own:{name}, or csv:{name} "):
@@ -119,7 +119,7 @@ def registry(monkeypatch):
     monkeypatch.setattr(datasets, "_registered", {})
 
 
-def test_a_data_set_of_ones_own(registry, make_images, tmp_path):
+def test_custom_data_set_is_registered(registry, make_images, tmp_path):
     make_images(tmp_path / "shop", ["a.jpg"])
 
     def read(home):
@@ -162,7 +162,7 @@ def test_a_data_set_is_one_file(make_images, tmp_path, monkeypatch):
     assert [record[1:] for record in (*data_set.train, *data_set.query, *data_set.gallery)] == [(2, 1), (7, 1), (7, 2)]
 
 
-def test_names_of_the_package_are_not_taken(registry):
+def test_built_in_names_cannot_be_registered(registry):
     with pytest.raises(ArgumentError, match="spec is named viper, which is a data set of lreid"):
         register_dataset(spec_of("viper"))
 
@@ -196,7 +196,7 @@ FITTING = [
 
 
 @pytest.mark.parametrize(("data_set", "name", "pid", "camid"), FITTING)
-def test_whole_fields_of_names_are_read(data_set, name, pid, camid, tmp_path):
+def test_file_names_are_matched_as_a_whole(data_set, name, pid, camid, tmp_path):
     """A pattern that matched the start of a name took camera 12 for camera 1."""
     pattern = PATTERNS[data_set]
     folder_tells = None if "camid" in pattern else 9

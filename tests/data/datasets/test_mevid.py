@@ -89,9 +89,9 @@ def home(root: Path, tmp_path: Path) -> Iterator[Path]:
 
 def test_frames_have_person_camera_outfit_and_tracklet(root: Path) -> None:
     data_set = spec_of("mevid").load(root)
-    told = [(each.pid, each.camid, each.outfit, each.tracklet) for each in data_set.train]
+    frames = [(each.pid, each.camid, each.outfit, each.tracklet) for each in data_set.train]
     wanted = [(p, c, o, number) for number, (p, o, c, frames) in enumerate(TRAIN) for _ in range(frames)]
-    assert told == wanted
+    assert frames == wanted
     for records, chosen in ((data_set.query, True), (data_set.gallery, False)):
         assert {each.tracklet for each in records} == {
             number
@@ -177,7 +177,7 @@ def test_some_frames_are_spread_and_nothing_is_read_twice(archives: Path, tmp_pa
 
 
 @pytest.mark.parametrize("keep", [0.5, 0.99])
-def test_an_archive_cut_short_loses_nothing(archives: Path, tmp_path: Path, keep: float) -> None:
+def test_truncated_archive_keeps_the_files_before_the_cut(archives: Path, tmp_path: Path, keep: float) -> None:
     cut = tmp_path / "mevid-v1-bbox-train.tgz"
     whole = (archives / cut.name).read_bytes()
     cut.write_bytes(whole[: int(keep * len(whole))])
@@ -192,7 +192,7 @@ def test_an_archive_cut_short_loses_nothing(archives: Path, tmp_path: Path, keep
     assert len(spec_of("mevid").load(tmp_path).train) == 13
 
 
-def test_what_is_missing_is_named(archives: Path, tmp_path: Path) -> None:
+def test_missing_archives_are_named(archives: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lacks train_name.txt, .*; put mevid-v1-annotation-data.zip there"):
         prepare("mevid", tmp_path, [archives / "mevid-v1-bbox-test.tgz"])
     with pytest.raises(InputError, match="13 frames of bbox_train are in none of the archives, such as 0001O001"):
@@ -233,6 +233,9 @@ def test_people_return_on_later_tasks_with_their_label(home: Path, caplog: pytes
     sites = [["admin", 329, 326], ["bus", 331]]
     benchmark = plain(train=["mevid"], root=home.parent, groups=sites)
     assert [(task.name, task.classes) for task in benchmark.tasks] == [("mevid admin", [0, 1]), ("mevid bus", [0, 2])]
+    assert [task.index for task in benchmark.tasks] == [0, 1]
+    later = plain(train=["mevid"], root=home.parent, groups=sites, learned_identities=5)
+    assert [(task.index, task.classes) for task in later.tasks] == [(0, []), (1, [5, 6]), (2, [5, 7])]
     assert [{each.outfit for each in task.records if each.pid == 0} for task in benchmark.tasks] == [{1}, {2}]
     assert "left out 1 image, because no group has their camera: 436" in caplog.text
     days = {"group_by": "date", "groups": [["day 1", "2018-03-07"], ["day 2", "2018-03-09"]]}

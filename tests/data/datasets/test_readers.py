@@ -236,7 +236,7 @@ def test_splits_are_decided_by_the_seed(planted, name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "images"), [("viper", 1), ("cuhk01", 2)])
-def test_half_is_trained_on_and_odd_splits_swap_the_cameras(planted, name: str, images: int) -> None:
+def test_odd_splits_swap_the_cameras_of_even_splits(planted, name: str, images: int) -> None:
     root = planted(name)
     even, odd = (spec_of(name).load(root, split=split) for split in (6, 7))
     trained, tested = ({record.pid for record in records} for records in (even.train, even.query))
@@ -263,7 +263,7 @@ def test_ilids_has_a_query_and_a_gallery_image_of_every_tested_person(planted, s
         assert query.path.endswith(f"{query.pid:04d}{query.camid:03d}.jpg")
 
 
-def test_cobra_asks_for_the_first_image_of_each_side_of_half_of_the_cows(planted) -> None:
+def test_cobra_queries_are_first_images_of_test_cows(planted) -> None:
     data_set = spec_of("cobra").load(planted("cobra"))
     sides = [(Path(each.path).parts[-3:], each.pid, each.camid) for each in data_set.query]
     tested = sorted({data_set.names.identities[each.pid] for each in data_set.gallery})
