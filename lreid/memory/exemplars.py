@@ -106,11 +106,10 @@ class ExemplarStore:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the contents as plain values and tensors, which share memory with this store."""
-        images = self.images
+        images: Any = self.images
+        as_paths = isinstance(images, ImagePaths)
         return {
-            "images": (images.paths, images.height, images.width)
-            if isinstance(images, ImagePaths)
-            else torch.from_numpy(images),
+            "images": (images.paths, images.height, images.width) if as_paths else torch.from_numpy(images),
             "labels": torch.from_numpy(self.labels),
             "extras": {name: torch.from_numpy(values) for name, values in self.extras.items()},
         }
@@ -224,9 +223,9 @@ class ExemplarMemory(ExemplarStore):
     def __init__(
         self, budget: int, *, least: int = 2, selection: str = "herding", fill: bool = False, seed: int = 0
     ) -> None:
-        if budget < 0 or least < 1:
-            raise ValueError(f"budget must be 0 or more and least 1 or more, got {budget} and {least}")
         super().__init__(budget)
+        if least < 1:
+            raise ValueError(f"least must be 1 or more, got {least}")
         self.least, self.selection, self.fill, self.seed = least, selection, fill, seed
         self.seen = 0
 

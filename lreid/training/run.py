@@ -373,19 +373,12 @@ def _diverged(trainer: Trainer, fault: NotFinite) -> InputError:
 
 
 def _announce(cfg: Config, benchmark: Benchmark, results: Results, device: torch.device, out: Path) -> None:
-    images = sum(len(task.records) for task in benchmark.tasks)
-    identities = sum(len(task.classes) for task in benchmark.tasks)
-    logger.info(
-        "%s on %s, seed %d: %s, %s, %s; tested on %s; results in %s",
-        method_title(cfg),
-        benchmark.name,
-        cfg.SEED,
-        counted(len(benchmark.tasks), "task"),
-        counted(identities, "identity"),
-        counted(images, "image"),
-        ", ".join(test.name for test in benchmark.tests) or "nothing",
-        out,
-    )
+    identities = counted(sum(len(task.classes) for task in benchmark.tasks), "identity")
+    images = counted(sum(len(task.records) for task in benchmark.tasks), "image")
+    sizes = f"{counted(len(benchmark.tasks), 'task')}, {identities}, {images}"
+    tests = ", ".join(test.name for test in benchmark.tests) or "nothing"
+    line = "%s on %s, seed %d: %s; tested on %s; results in %s"
+    logger.info(line, method_title(cfg), benchmark.name, cfg.SEED, sizes, tests, out)
     if results["skipped_images"]:
         logger.warning("skipped %s that cannot be read", counted(results["skipped_images"], "test image"))
     if not has_instructions(device, precision := cfg.TRAIN.PRECISION):

@@ -126,7 +126,8 @@ class Trainer:
                 require_files(task.records)
         with self.progress.bar_from(self._finished_steps()):
             if self.initial is not None:
-                self._evaluate_initial(self.initial)
+                self.progress.begin("evaluating the initial model")
+                add_initial(self.results, self._evaluate(self.initial))
             if self.results["mAP"]:  # a resumed run may have stopped before it wrote the report
                 self._report()
             for task in remaining:
@@ -210,10 +211,6 @@ class Trainer:
         figures = self.evaluator.evaluate(model, once=distributed.in_first_process, task=task)
         self.results["seconds"]["evaluate"] += time.perf_counter() - started
         return figures
-
-    def _evaluate_initial(self, model: Embedder) -> None:
-        self.progress.begin("evaluating the initial model")
-        add_initial(self.results, self._evaluate(model))
 
     def _evaluate_task(self, task: Task, unfused: Sequence[TestFigures] = ()) -> None:
         images = sum(len(test.query) + len(test.gallery) for test in self.evaluator.tests)

@@ -172,10 +172,11 @@ def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 MAPS = {"dkp", "dkp_pp", "patch_kd"}
 OTHER_BATCHES = {"contrast_scoring", "gdumb"}  # not two tasks of batches
+CLIPS = {"pad"}
 UNTRAINED = {name for name in method_names() if issubclass(method_class(name), Start)}
 
 
-@pytest.mark.parametrize("name", sorted(set(method_names()) - MAPS - OTHER_BATCHES - UNTRAINED - {"pad"}))  # pad needs a CLIP
+@pytest.mark.parametrize("name", sorted(set(method_names()) - MAPS - OTHER_BATCHES - UNTRAINED - CLIPS))
 def test_methods_that_ask_for_features_learn_with_tokens(tokens: None, name: str) -> None:
     cls = method_class(name)
     torch.manual_seed(0)
