@@ -1,4 +1,4 @@
-"""What runs of one process have in common, which takes longer than the rest of a tiny one."""
+"""Work that all runs of one process share, and that takes longer than the rest of a tiny run."""
 
 import copy
 import functools
@@ -8,7 +8,7 @@ import pytest
 
 
 def cache_reads_and_drawings(patch: pytest.MonkeyPatch) -> None:
-    """A run reads the files of its config again and again, asks for versions and the commit, and draws images."""
+    """Parse each config, look up versions and the commit, and draw each synthetic image only once."""
     from lreid import config
     from lreid.data import synthetic
     from lreid.training import run

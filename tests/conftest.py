@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and settings of all tests."""
 
 import os
 import runpy
@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks of the tests are t
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of the code
+settings.register_profile("untimed", deadline=None)  # tests may be slow on a busy machine
 settings.load_profile("untimed")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -35,7 +35,7 @@ def repository() -> Path:
 
 @pytest.fixture
 def run_tool(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Runs a tool within this process, which saves the seconds of importing torch again; gives its exit status."""
+    """Run a tool within this process, which saves the time to import torch, and return its exit status."""
 
     def call(name: str, *arguments: str) -> int:
         monkeypatch.setattr(sys, "argv", [name, *arguments])
@@ -62,7 +62,7 @@ def run_lreid() -> Callable[..., int]:
 
 @pytest.fixture
 def make_images() -> MakeImages:
-    """Writes one small image for every name into a folder, which is made."""
+    """Create a folder and write one small image for every name into it."""
 
     def make(folder: Path, names: Iterable[str]) -> None:
         for name in names:
@@ -74,7 +74,7 @@ def make_images() -> MakeImages:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Torch decides at its first gradient whether processes may be forked; after torch.export it decides against."""
+    """Compute a first gradient, because torch forbids forked processes if torch.export comes before it."""
     if session.config.getoption("numprocesses", None):
         return  # this process only starts others
     import torch  # now that it sees OMP_NUM_THREADS
@@ -82,21 +82,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     torch.ones((), requires_grad=True).backward()
 
 
-class Undrawn:
-    """A figure without a picture."""
-
+class EmptyFigure:
     def savefig(self, file: BinaryIO, **options: Any) -> None:
         file.write(b"\x89PNG")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _undrawn_charts() -> Iterator[None]:
-    """Drawing takes longer than a tiny run, so only tests with the fixture ``real_charts`` do it."""
+def _no_slow_side_work() -> Iterator[None]:
+    """Draw no charts, do not wait for disks, and read configs and synthetic images once."""
     from lreid.report import chart_sections, plots
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "learning_curve", lambda results: Undrawn())
+        patch.setattr(plots, "learning_curve", lambda results: EmptyFigure())
         patch.setattr(chart_sections, "line_chart", lambda lines, title, axis: Markup("<svg></svg>"))
+        patch.setattr(os, "fsync", os.fstat)  # like fsync, fstat fails for a closed file
+        cache_reads_and_drawings(patch)
         yield
 
 
@@ -108,30 +108,15 @@ def real_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chart_sections, "line_chart", plots.line_chart)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _no_waiting_for_disks() -> Iterator[None]:
-    """No test can cut the power; those that think one synchronise what they should look at the calls of this."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", os.fstat)  # fails where a file is not open, too
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _looked_up_and_drawn_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        cache_reads_and_drawings(patch)
-        yield
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, the longest test before all: no process is left with one when others end."""
+    """Start with the files of the slowest tests, so that no process is still busy with them at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path.name != "test_on_cuda.py", item.path not in slow))
 
 
 @pytest.fixture(autouse=True)
 def _same_threads() -> Iterator[None]:
-    """Sums of one thread and of two differ in their last bits, so no test may leave another number behind."""
+    """Restore the number of threads, which changes the last bits of sums."""
     import torch
 
     threads = torch.get_num_threads()

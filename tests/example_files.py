@@ -1,4 +1,4 @@
-"""Checkpoints of tiny networks with random weights, drawn images as files, and empty files."""
+"""Write checkpoints of tiny networks, synthetic images, and empty files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +15,7 @@ from lreid.data.synthetic import draw, load_synthetic
 
 
 def write_checkpoint(path: Path, seed: int = 0, **overrides: object) -> Path:
-    """The random weights that a seed gives, with the config of the tiny benchmark."""
+    """Write random weights with the config of the tiny benchmark."""
     pairs = TINY | FEW | {"DEVICE": "cpu"} | {key.replace("__", "."): value for key, value in overrides.items()}
     cfg = load_config([], as_arguments(pairs))
     torch.manual_seed(seed)
@@ -26,13 +26,13 @@ def write_checkpoint(path: Path, seed: int = 0, **overrides: object) -> Path:
 def synthetic_people(
     identities: int, images: int, distractors: int = 0, seed: int = 0, place: str = "plaza"
 ) -> DataSet:
-    """Drawn images of a place, of people to search for."""
+    """Synthetic images of people to search for."""
     counts = {"test_identities": identities, "images_per_identity": images, "distractors": distractors}
     return load_synthetic(place, train_identities=1, **counts, seed=seed)
 
 
 def write_model_and_images(folder: Path, *, identities: int, images: int) -> Path:
-    """``model.pt``, and drawn test images named as in Market-1501: queries in ``q/``, a gallery in ``g/``."""
+    """Write ``model.pt``, and synthetic test images with names of Market-1501: queries ``q/``, gallery ``g/``."""
     drawn = synthetic_people(identities, images, distractors=1)
     write_images(folder / "q", drawn.query)
     write_images(folder / "g", drawn.gallery)
@@ -43,7 +43,7 @@ def write_model_and_images(folder: Path, *, identities: int, images: int) -> Pat
 def write_images(
     folder: Path, records: Iterable[Record], name: str = "{pid:04d}_c{camid}s1_{number:03d}.png"
 ) -> list[Path]:
-    """Draws synthetic records into files of a folder."""
+    """Draw synthetic records into files of a folder."""
     paths = []
     for number, record in enumerate(records):
         path = folder / name.format(pid=record.pid, camid=record.camid, number=number)
@@ -54,7 +54,7 @@ def write_images(
 
 
 def touch(folder: Path, *names: str) -> Path:
-    """Empty files, which are enough to be listed."""
+    """Create empty files."""
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()

@@ -1,4 +1,4 @@
-"""What the fuzz tests share: ways to spoil a file or a value, and what a tool must do with it."""
+"""Helpers of the fuzz tests: corrupt files and values, and check the reaction of a command."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck
 
 
 def fuzz(examples: int) -> settings:
-    """So many examples, the same ones in every run of the suite."""
+    """Settings for a number of examples, the same ones in every run."""
     return settings(
         max_examples=EXAMPLES or examples,
         derandomize=not EXAMPLES,
@@ -42,7 +42,7 @@ def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
 
 
 def corrupted_value(value: Any, rng: random.Random) -> Any:
-    """Plain data of which one value, or another later one, is hostile or gone; what it was made of stays."""
+    """A copy of plain data in which one value is hostile or missing."""
     if not isinstance(value, (dict, list)) or not value or rng.random() < 0.08:
         return rng.choice(HOSTILE)
     places = list(value) if isinstance(value, dict) else list(range(len(value)))
@@ -55,7 +55,7 @@ def corrupted_value(value: Any, rng: random.Random) -> Any:
 
 
 def corrupted_bytes(content: bytes, rng: random.Random) -> bytes:
-    """Cut, with bits flipped, blanked, or parts moved or repeated; at its ends more often than their share."""
+    """Cut, flip, blank, move or repeat a part of the content, often near its ends."""
     size, kind = len(content), rng.choice(("cut", "flip", "flip", "blank", "move", "repeat"))
     near = rng.randrange(min(200, size))
     place = rng.choice((rng.randrange(size), near, size - 1 - near))

@@ -1,4 +1,4 @@
-"""What setup.py tells setuptools, and the Dockerfile Docker."""
+"""The arguments of setup.py and the steps of the Dockerfile."""
 
 import runpy
 from pathlib import Path
@@ -16,29 +16,26 @@ def setup_keywords(repository: Path) -> dict[str, Any]:
 
 
 def extras_of(repository: Path) -> dict[str, list[str]]:
-    """Names of the packages of every extra, those of the extras that it names included."""
-    told = {
-        extra: list(map(Requirement, texts)) for extra, texts in setup_keywords(repository)["extras_require"].items()
-    }
+    """Names of the packages of every extra, including those of other extras of lreid."""
+    required = setup_keywords(repository)["extras_require"]
 
     def packages(extra: str) -> list[str]:
-        own = [each.name for each in told[extra] if each.name != "lreid"]
-        others = [
-            name for each in told[extra] if each.name == "lreid" for more in each.extras for name in packages(more)
-        ]
-        return own + others
+        names: list[str] = []
+        for each in map(Requirement, required[extra]):
+            names += [name for more in each.extras for name in packages(more)] if each.name == "lreid" else [each.name]
+        return names
 
-    return {extra: packages(extra) for extra in told}
+    return {extra: packages(extra) for extra in required}
 
 
 def dockerfile_steps(repository: Path) -> list[tuple[str, str]]:
-    """Instructions of the Dockerfile with their arguments, a line each."""
+    """Instructions of the Dockerfile and their arguments."""
     text = (repository / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return [tuple(line.split(None, 1)) for line in lines]
 
 
 def dockerfile_copies(repository: Path) -> dict[str, str]:
-    """What the Dockerfile copies from the checkout, and where it lies in the image."""
+    """Paths that the Dockerfile copies from the checkout, and their targets in the image."""
     lines = [words.split() for step, words in dockerfile_steps(repository) if step == "COPY"]
     return {name: target for *sources, target in lines for name in sources}

@@ -1,4 +1,4 @@
-"""Features and labels, as users have them, in the form that protocols take."""
+"""Convert features and labels to the arguments of the evaluation protocols."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ def labels_of(query_ids: Any, gallery_ids: Any, query_cams: Any, gallery_cams: A
 
 
 def scores_and_labels(queries: Any, gallery: Any, *labels: Any, camera_filter: bool = True, **how: Any) -> Any:
-    """Scores and labels, of the first arguments of :func:`lreid.retrieval.evaluate`."""
+    """Scores and labels from the first arguments of :func:`lreid.retrieval.evaluate`."""
     return scores_of(queries, gallery, **how), *labels_of(*labels, camera_filter)
 
 
 def cosines_and_labels(queries: Any, gallery: Any, *labels: Any, camera_filter: bool = True, **how: Any) -> Any:
-    """Likewise, cosine similarities."""
+    """Cosine similarities and labels."""
     return cosines_of(queries, gallery, **how), *labels_of(*labels, camera_filter)

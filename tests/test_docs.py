@@ -1,4 +1,4 @@
-"""The pages that are generated are up to date with the code."""
+"""Generated pages are up to date."""
 
 import runpy
 from pathlib import Path
@@ -7,8 +7,8 @@ import lreid.classification  # noqa: F401, registers its data sets
 from lreid.data.datasets import specs
 
 
-def test_the_page_of_data_sets_says_what_the_code_knows(repository: Path) -> None:
-    """A new data set may be missing until the script is run; what the page says of others is right."""
+def test_page_of_data_sets_is_up_to_date(repository: Path) -> None:
+    # A new data set may be missing until the script is run; the other lines must be right.
     page = (repository / "docs" / "how-to" / "datasets.md").read_text(encoding="utf-8")
     written = runpy.run_path(str(repository / "docs" / "datasets_page.py"))["written"](page)
     assert set(page.splitlines()) <= set(written.splitlines()), "run: python docs/datasets_page.py"
@@ -16,7 +16,7 @@ def test_the_page_of_data_sets_says_what_the_code_knows(repository: Path) -> Non
     assert "| `viper` | 316 / 632 | 316 / 316 | 316 / 316 | 2 | 20 |" in page
 
 
-def test_files_of_tracks_are_named_where_data_goes(repository: Path) -> None:
+def test_pages_name_the_files_of_tracks(repository: Path) -> None:
     for page in ("docs/how-to/datasets.md", "datasets/README.md"):
         text = (repository / page).read_text(encoding="utf-8")
         assert all(file in text for file in specs()["veri776_tracks"].layout.files)

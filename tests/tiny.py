@@ -1,4 +1,4 @@
-"""A benchmark that trains in a second, and a way to break it off."""
+"""A benchmark that trains in a second, and a way to interrupt a run."""
 
 from collections import ChainMap
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ TINY = {
     "TRAIN.CHECKPOINT_MINUTES": 0,
 }
 
-FEW = {"MODEL.BACKBONE": "few"}  # for what depends on the method, not on the network
-NETWORKS = {  # of methods that refuse few (clips.register makes the CLIP known), or have large parts of their own
+FEW = {"MODEL.BACKBONE": "few"}  # for tests of methods, which need no particular network
+NETWORKS = {  # for methods that refuse few (clips.register adds the CLIP), or whose own parts are large
     "pad": {"MODEL.BACKBONE": "open_clip:tiny-clip", "METHOD.TEXT_EPOCHS": 1, "METHOD.FIRST_TEXT_EPOCHS": 1},
     "ranpac": {"METHOD.WIDTH": 32},
     "dask": {"METHOD.STYLE_STEPS": 2},
@@ -45,7 +45,7 @@ ONE_TASK = {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}  # the shortest
 
 @register_backbone("few")
 class Few(nn.Sequential):
-    """A network of few and small weights: a step takes little time, and a checkpoint is a handful of writes."""
+    """A network with few weights, so that steps are fast and a checkpoint needs few writes."""
 
     dim = 16
 
@@ -54,21 +54,18 @@ class Few(nn.Sequential):
 
 
 def as_arguments(*keys: Mapping[str, Any]) -> list[str]:
-    """``KEY VALUE ...`` as they are typed; of two values of a key the last one."""
+    """Convert keys to the arguments ``KEY VALUE ...``; the last value of a key counts."""
     return [str(part) for pair in ChainMap(*reversed(keys)).items() for part in pair]
 
 
 def tiny_config(*more: Mapping[str, Any], **changes: Any) -> Config:
-    """The config of that benchmark with more keys, and with changes whose names have ``__`` for a dot."""
-    keys: dict[str, Any] = dict(TINY)
-    for each in more:
-        keys |= each
-    keys |= {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], as_arguments(keys))
+    """The config of the benchmark with more keys, and with changes whose names have ``__`` for a dot."""
+    renamed = {key.replace("__", "."): value for key, value in changes.items()}
+    return load_config([], as_arguments(TINY, *more, renamed))
 
 
 class InterruptAfter(Observer):
-    """Breaks a run off, as a kill would, when another epoch begins after so many in all."""
+    """Interrupt a run, as a kill would, at the first step after a number of epochs."""
 
     def __init__(self, epochs: int) -> None:
         self.left = epochs
@@ -82,18 +79,15 @@ class InterruptAfter(Observer):
 
 
 def train_interrupted(cfg: Config, out: Path, epochs: int) -> None:
-    """Trains until another epoch would begin after so many in all."""
+    """Train and interrupt the run after a number of epochs over all tasks."""
     with pytest.raises(KeyboardInterrupt):
         train(cfg, out, observers={"break": InterruptAfter(epochs)})
 
 
 def reproducible_values(results: dict[str, Any]) -> dict[str, Any]:
-    """All of a result but what a clock or an installation decides."""
-    return {
-        key: value
-        for key, value in results.items()
-        if key not in ("seconds", "images_per_second", "peak_memory_mib", "versions")
-    }
+    """Results without times, memory and versions."""
+    varying = {"seconds", "images_per_second", "peak_memory_mib", "versions"}
+    return {key: value for key, value in results.items() if key not in varying}
 
 
 def csv_config(people: Path, **changes: Any) -> Config:

@@ -1,4 +1,4 @@
-"""Entries of a zoo, of made-up bytes or of tiny networks with random weights."""
+"""Zoo entries of arbitrary bytes or of tiny networks with random weights."""
 
 import dataclasses
 import hashlib
@@ -15,13 +15,13 @@ from lreid.zoo import Card, find
 
 
 def card_of(file: Path, content: bytes, **changes: Any) -> Card:
-    """A card beside which these bytes would be the weights; the rest is that of a model of the zoo."""
+    """A card for these bytes as weights; the other values are those of a model of the zoo."""
     keys = {"file": file, "name": file.stem, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     return dataclasses.replace(find("dwopp-synthetic-10"), **keys | changes)
 
 
 def write_card(file: Path, content: bytes, **changes: Any) -> Card:
-    """The same, in its file."""
+    """Write the card of :func:`card_of`."""
     card = card_of(file, content, **changes)
     card.write()
     return card
