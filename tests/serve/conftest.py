@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from example_files import synthetic_people, write_checkpoint, write_images
-
-import lreid.gallery
+from gallery_search import build_gallery, calibrate_gallery
 
 Serve = Callable[..., tuple[subprocess.Popen, str]]
 
@@ -20,16 +19,12 @@ Serve = Callable[..., tuple[subprocess.Popen, str]]
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``people.gallery`` of the images in ``people/``, calibrated, and ``query/`` with images of the same people."""
     folder = tmp_path_factory.mktemp("served")
-    drawn = synthetic_people(8, 6, distractors=2)
-    write_images(folder / "people", drawn.gallery, "p{pid}/c{camid}_{number}.png")
-    write_images(folder / "query", drawn.query, "p{pid}/c{camid}_{number}.png")
-    write_checkpoint(folder / "model.pt", MODEL__BACKBONE="small")  # which a process of its own knows, too
-    file = folder / "people.gallery"
-    lreid.gallery.build(
-        file, folder / "model.pt", lreid.gallery.list_images([folder / "people"], "gallery"), device="cpu"
-    )
-    labelled = lreid.gallery.list_images([folder / "query"], "query")
-    lreid.gallery.calibrate(file, labelled, false_accept_rate=0.2, device="cpu")
+    people = synthetic_people(8, 6, distractors=2)
+    write_images(folder / "people", people.gallery, "p{pid}/c{camid}_{number}.png")
+    write_images(folder / "query", people.query, "p{pid}/c{camid}_{number}.png")
+    write_checkpoint(folder / "model.pt", MODEL__BACKBONE="small")  # a backbone that every process knows
+    build_gallery(folder / "people.gallery", folder / "model.pt", [folder / "people"])
+    calibrate_gallery(folder / "people.gallery", [folder / "query"], false_accept_rate=0.2)
     return folder
 
 

@@ -1,4 +1,4 @@
-"""The page of the server in a browser: drop a photograph, move the threshold, add, remove and undo."""
+"""The page of the server in a browser: drop an image, move the threshold, add, remove and undo."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs Python's p
 CHROMIUM = shutil.which("chromium")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")]
 
-NAME = "<img src=x onerror=alert(1)>"  # of a person; never markup
+NAME = "<img src=x onerror=alert(1)>"  # of a person; the page must not interpret it
 Serve = Callable[..., tuple[subprocess.Popen, str]]
 DROP = """([name, bytes]) => {
   const transfer = new DataTransfer();
@@ -26,14 +26,14 @@ DROP = """([name, bytes]) => {
 
 @pytest.fixture
 def page(serve: Serve, gallery: Path) -> Iterator[Any]:
-    """The page of a server with a token; whatever goes wrong on it, or is asked of another server, fails the test."""
+    """The page of a server with a token; errors and requests to other servers fail the test."""
     _, address = serve(gallery, LREID_TOKEN="a-token-of-the-test")
     faults: list[str] = []
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTHS["phone"], "height": 844})
         page.goto(address)
-        page.wait_for_selector("#access:not([hidden])")  # of which the browser complains
+        page.wait_for_selector("#access:not([hidden])")  # the browser logs an error before the token is given
         page.on("console", lambda message: faults.append(message.text))
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on(
@@ -51,7 +51,7 @@ def shown(page: Any) -> list[str]:
     return page.eval_on_selector_all("#matches li span", "all => all.map(each => each.textContent)")
 
 
-def test_a_photograph_is_searched_added_removed_and_restored(page: Any, queries: list[Path]) -> None:
+def test_image_is_searched_added_removed_and_restored(page: Any, queries: list[Path]) -> None:
     page.evaluate(DROP, ["new.png", list(queries[0].read_bytes())])
     page.wait_for_selector("#matches li")
     first = shown(page)
@@ -85,5 +85,5 @@ def test_a_photograph_is_searched_added_removed_and_restored(page: Any, queries:
         lines = page.eval_on_selector_all("#add label", "all => all.map(each => each.getClientRects().length)")
         assert lines == [1, 1]  # no label ends a line before its field
 
-    page.set_input_files("#file", queries[-1])  # of somebody else
+    page.set_input_files("#file", queries[-1])  # another person
     playwright.expect(page.locator("#verdict")).not_to_contain_text(NAME)

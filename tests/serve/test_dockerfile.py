@@ -1,4 +1,4 @@
-"""The steps of the Dockerfile as far as they can be followed without Docker, and hadolint's rules where it is there."""
+"""The steps of the Dockerfile, checked without Docker, and by hadolint if it is installed."""
 
 import argparse
 import fnmatch
@@ -14,13 +14,13 @@ from packaging_files import dockerfile_copies, dockerfile_steps, extras_of
 from lreid.apps.serve import add_arguments
 
 
-def test_what_it_copies_is_not_ignored(repository: Path) -> None:
+def test_copied_files_are_not_ignored(repository: Path) -> None:
     """tests/test_package.py makes the wheel of it."""
     shown = (repository / ".dockerignore").read_text(encoding="utf-8").split()
     assert shown[0] == "*" and {f"!{name}" for name in dockerfile_copies(repository)} <= {*shown}
 
 
-def test_it_installs_extras_that_exist_on_the_python_of_the_lock(repository: Path) -> None:
+def test_installed_extras_exist_on_the_python_of_the_lock(repository: Path) -> None:
     steps = dockerfile_steps(repository)
     installs = [shlex.split(each.partition("&&")[0]) for kind, each in steps if kind == "RUN"]
     assert installs[0][-2:] == ["torch", "torchvision"] and "https://download.pytorch.org/whl/cpu" in installs[0]
@@ -31,7 +31,7 @@ def test_it_installs_extras_that_exist_on_the_python_of_the_lock(repository: Pat
     assert all("requirements.lock" in each for each in installs)
 
 
-def test_its_command_serves_others_and_its_user_is_not_root(repository: Path) -> None:
+def test_command_serves_other_machines_without_root(repository: Path) -> None:
     steps = dict(dockerfile_steps(repository))
     parser = argparse.ArgumentParser()
     add_arguments(parser)
@@ -47,7 +47,7 @@ def test_hadolint_finds_nothing(repository: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_nothing_else_of_the_checkout_is_sent_to_docker(repository: Path) -> None:
+def test_other_folders_are_not_sent_to_docker(repository: Path) -> None:
     patterns = (repository / ".dockerignore").read_text(encoding="utf-8").split()
     for name in (".git", ".venv", "runs", "datasets", "tests"):
         assert [each for each in patterns if fnmatch.fnmatch(name, each.lstrip("!"))] == ["*"]
