@@ -63,26 +63,21 @@ def score_gallery(
     of = {"checkpoint": file.stem, "model": named.gallery.about.model, "test": where, "transductive": False}
     row = of | {"variant": f"gallery {search.index}"} | row_of(test, features, search)
     rows = [row] if features[1] is None else [of | {"variant": "plain"} | row_of(test, features), row]
-    results = _results(file, test, rows)
-    write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
-    logger.info("figures in %s", out / "test.json")
-    named.gallery.close()
-    return results
-
-
-def _results(checkpoint: Path, test: ListedTest, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the content of ``test.json``. The notes in ``test.json`` explain the last row."""
-    return {
+    results = {
         "schema": 1,
-        "checkpoints": {checkpoint.stem: str(checkpoint)},
+        "checkpoints": {file.stem: str(file)},
         "metric": "cosine",
         "ap": test.rules.ap,
         "tests": [described(test)],
         "rows": rows,
         "cross_model": [],
         "hardest": {},
-        "notes": notes_on(test, rows[-1]),
+        "notes": notes_on(test, row),
     }
+    write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
+    logger.info("figures in %s", out / "test.json")
+    named.gallery.close()
+    return results
 
 
 @dataclass(frozen=True)

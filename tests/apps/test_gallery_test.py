@@ -1,15 +1,14 @@
-"""A saved gallery scored with labelled queries: what it finds is what the two folders give."""
+"""``lreid test --gallery``: a saved gallery has the metrics of the folder that it was built of."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from example_files import synthetic_people, write_checkpoint, write_images
+from gallery_search import build_gallery
 
-import lreid.gallery
 from lreid.apps.checkpoint_test import score_checkpoints
-from lreid.apps.cli import main
+from lreid.apps.cli import run_command
 from lreid.apps.gallery_test import score_gallery
 from lreid.errors import InputError
 
@@ -18,8 +17,8 @@ from lreid.errors import InputError
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, ``gallery/`` and ``query/`` with images named as in Market-1501, and the same in folders of people."""
     folder = tmp_path_factory.mktemp("world")
-    drawn = synthetic_people(12, 6, distractors=6)
-    for name, records in (("gallery", drawn.gallery), ("query", drawn.query)):
+    people = synthetic_people(12, 6, distractors=6)
+    for name, records in (("gallery", people.gallery), ("query", people.query)):
         write_images(folder / name, records)
         write_images(folder / f"{name}-people", records, "p{pid}/{number}.png")
     write_checkpoint(folder / "model.pt")
@@ -28,8 +27,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(world: Path, where: Path | str, images: str = "gallery", kind: str = "flat") -> str:
-    listed = lreid.gallery.list_images([world / images], "gallery")
-    lreid.gallery.build(where, world / "model.pt", listed, kind=kind, device="cpu").gallery.close()
+    build_gallery(where, world / "model.pt", [world / images], kind=kind).gallery.close()
     return str(where)
 
 
@@ -41,10 +39,10 @@ def built(world: Path, where: Path | str, images: str = "gallery", kind: str = "
         pytest.param("milvus:people.db", "", "flat", marks=pytest.mark.slow),
     ],
 )
-def test_a_gallery_has_the_figures_of_its_folder(
+def test_gallery_has_the_metrics_of_its_folder(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, people: str, kind: str
 ) -> None:
-    """With and without cameras; distractors count, and junk is in neither."""
+    """With and without cameras; the folders have distractors and junk."""
     if where.startswith("milvus:"):
         pytest.importorskip("milvus_lite")
     monkeypatch.chdir(tmp_path)
@@ -66,8 +64,8 @@ def test_a_gallery_has_the_figures_of_its_folder(
     assert cost["name"] == kind and cost["recall"]["10"] == 100 and cost["megabytes"] is None
 
 
-def test_queries_that_are_in_the_gallery_are_left_out_of_their_own_rankings(world: Path, tmp_path: Path) -> None:
-    """As where the folder is searched against itself, under another name, too."""
+def test_query_in_the_gallery_is_left_out_of_its_own_ranking(world: Path, tmp_path: Path) -> None:
+    """The link gives the folder another name."""
     where, folder = built(world, tmp_path / "people.gallery", "gallery-people"), world / "gallery-people"
     (tmp_path / "link").symlink_to(folder)
     wanted = score_checkpoints([world / "model.pt"], tmp_path / "folders", images=(folder, folder))
@@ -79,39 +77,27 @@ def test_queries_that_are_in_the_gallery_are_left_out_of_their_own_rankings(worl
         assert len(results["notes"]) == len(wanted["notes"]) and wanted["rows"][0]["rank1"] < 100
 
 
-def test_the_command_takes_a_gallery_without_a_checkpoint(
+def test_command_needs_no_checkpoint(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = built(world, tmp_path / "people.gallery")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["lreid", "test", "--gallery", where, "--query", str(world / "query")])
-    assert main() == 0
-    told = capsys.readouterr().out
-    assert (
-        "gallery flat" in told
-        and told.count("per cent;") == 1
-        and (tmp_path / "people.gallery-test" / "test.json").exists()
-    )
+    assert run_command("test", ["--gallery", where, "--query", str(world / "query")]) == 0
+    output = capsys.readouterr().out
+    assert "gallery flat" in output and output.count("per cent;") == 1
+    assert (tmp_path / "people.gallery-test" / "test.json").exists()
 
 
-def test_what_does_not_fit_is_refused(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = built(world, tmp_path / "people.gallery", "gallery-people")
-    out = tmp_path / "out"
-    with pytest.raises(InputError, match=r"other.pt: is not the model whose features are in the gallery"):
-        score_gallery(where, world / "query-people", checkpoint=world / "other.pt", out=out)
+def test_other_models_and_options_are_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where, out = built(world, tmp_path / "people.gallery", "gallery-people"), tmp_path / "out"
     write_images(tmp_path / "nobody", synthetic_people(2, 4, seed=3).query, "{number}.png")
     with pytest.raises(InputError, match="the query has no identity"):
         score_gallery(where, tmp_path / "nobody", out=out)
-    assert not out.exists()
-    other = f"{world / 'other.pt'}: is not the model whose features are in the gallery ("
-    for words, told in (
-        (["--checkpoint", str(world / "other.pt"), "--out", str(out)], f"lreid test: {other}"),
-        (["--rerank"], f"lreid test: --rerank: does not apply to a saved gallery ({where}"),
-        (["--checkpoint", "zoo:people", "zoo:vehicles"], f"lreid test: --checkpoint: {where} belongs to one model"),
+    for words, message in (
+        (["--checkpoint", str(world / "other.pt"), "--out", str(out)], f"{world / 'other.pt'}: is not the model"),
+        (["--rerank"], f"--rerank: does not apply to a saved gallery ({where}"),
+        (["--checkpoint", "zoo:people", "zoo:vehicles"], f"--checkpoint: {where} belongs to one model"),
     ):
-        monkeypatch.setattr(sys, "argv", ["lreid", "test", "--gallery", where, "--query", str(world), *words])
-        assert main() == 2
-        said = capsys.readouterr().err
-        assert said.startswith(told) and said.count("\n") == 1 and not out.exists()
+        assert run_command("test", ["--gallery", where, "--query", str(world / "query-people"), *words]) == 2
+        error = capsys.readouterr().err
+        assert f": {message}" in error and error.count("\n") == 1 and not out.exists()
