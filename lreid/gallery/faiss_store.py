@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -177,7 +178,7 @@ class FaissStore:
 
 @dataclass(frozen=True)
 class FilePlace:
-    """A :class:`lreid.gallery.store.Place` in the file system; its other versions are FILE.next and FILE.previous.
+    """Place of a gallery in a file; its other versions are FILE.next and FILE.previous.
 
     Create an instance with :meth:`named`. If the path is a symbolic link, ``named`` uses its target, so that changes of
     the gallery do not replace the link.
@@ -238,7 +239,7 @@ class FilePlace:
         """``FILE.previous``."""
         return FilePlace(self.path.with_name(f"{self.path.name}.previous"))
 
-    def switch(self, current: FaissStore) -> None:
+    def switch(self, current: Any) -> None:
         """Rename the next version to this file, unless another process has changed this file since it was read."""
         self._take(self.next().path, self.previous().path, current.seen)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from lreid.gallery.store import (
     SCHEME,
     About,
     Files,
-    Place,
     Rows,
     Store,
     as_given,
@@ -35,8 +34,10 @@ from lreid.utils.identities import UNKNOWN, as_names, warn_of_spellings
 if TYPE_CHECKING:
     import pandas
 
+    from lreid.gallery.milvus_store import MilvusPlace
     from lreid.models.embedder import Embedder
 
+GalleryPlace: TypeAlias = "FilePlace | MilvusPlace"  # a gallery that exists or will exist
 EMPTY_MATCHES = 10_000  # largest k for a gallery with fewer images, so that the empty matches fit into memory
 UNIT = 1e-6  # maximum deviation of the squared length from 1 up to which a vector is not normalised again
 
@@ -188,7 +189,7 @@ class Gallery:
         times: Any = None,
         *,
         model: Model,
-        at: str | Path | Place | None = None,
+        at: str | Path | GalleryPlace | None = None,
         device: str = "cpu",
         **about: Any,
     ) -> Gallery:
@@ -228,8 +229,7 @@ class Gallery:
         labels, description.names = checked_labels(len(vectors), ids, cams, times, names_of(paths), description.names)
         if at is None:
             return cls(FaissStore.build(vectors, labels, description), network)._on(device)
-        place = at if hasattr(at, "build") else place_of(at)
-        return cls(place.build(vectors, labels, description), network)._on(device)
+        return cls(place_of(at).build(vectors, labels, description), network)._on(device)
 
     def add(
         self,
@@ -407,7 +407,12 @@ class Gallery:
 
     @classmethod
     def load(
-        cls, where: str | Path | Place, *, memory_map: bool = False, unfinished: bool = False, device: str = "cpu"
+        cls,
+        where: str | Path | GalleryPlace,
+        *,
+        memory_map: bool = False,
+        unfinished: bool = False,
+        device: str = "cpu",
     ) -> Gallery:
         """Open a saved gallery.
 
@@ -424,7 +429,7 @@ class Gallery:
             InputError: the gallery is missing, truncated, from another version of lreid, not complete or not reachable;
                 the file is not a gallery; or the GPU does not exist or does not support this kind of index.
         """
-        place = where if hasattr(where, "load") else place_of(where)
+        place = place_of(where)
         gallery = cls(place.load(memory_map))
         if not (gallery.about.whole or unfinished):
             raise InputError(f"{place}: is not complete yet; repeat the command that builds it")
@@ -520,17 +525,19 @@ def _unit_vectors(features: Any, name: str) -> np.ndarray:
     return unit_rows(as_features(features, name, "cpu"), name).float().numpy()
 
 
-def place_of(where: str | Path) -> Place:
+def place_of(where: str | Path | GalleryPlace) -> GalleryPlace:
     """Convert the address of a gallery to its place.
 
     Args:
-        where: a file name, ``milvus:FILE.db`` for a database of Milvus Lite in this process, or
+        where: a place, a file name, ``milvus:FILE.db`` for a database of Milvus Lite in this process, or
             ``milvus:http://host:port`` for a Milvus server or cluster. If the database has several galleries, the
             address must end in ``/NAME``.
 
     Raises:
         InputError: the address is not text, is a web address, or is an invalid Milvus address.
     """
+    if not isinstance(where, (str, os.PathLike)) and hasattr(where, "build"):
+        return where
     text = str(where)
     on_the_web = "://" in text and not text.startswith(SCHEME)
     if not isinstance(where, (str, os.PathLike)) or not text or "\0" in text or on_the_web:

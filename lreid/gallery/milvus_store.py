@@ -204,7 +204,7 @@ class MilvusStore:
 
 @dataclass(frozen=True)
 class MilvusPlace:
-    """A :class:`lreid.gallery.store.Place` in Milvus.
+    """Place of a gallery in Milvus.
 
     Attributes:
         step: 0 for the version to which the alias points, 1 for the next, -1 for the previous version.
@@ -311,7 +311,7 @@ class MilvusPlace:
         """The version before this version."""
         return replace(self, step=self.step - 1)
 
-    def switch(self, current: MilvusStore) -> None:
+    def switch(self, current: Any) -> None:
         """Make the alias point to the next version, unless another process has changed the alias."""
         if self.current() != current.collection:
             raise InputError(f"{self}: another process has switched versions in the meantime; nothing was changed")

@@ -12,9 +12,8 @@ import numpy as np
 
 from lreid.data.images import Images
 from lreid.errors import InputError
-from lreid.gallery.gallery import Gallery
+from lreid.gallery.gallery import Gallery, GalleryPlace
 from lreid.gallery.images import SearchImage, origin, read_images
-from lreid.gallery.store import Place
 from lreid.utils.identities import UNKNOWN
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class NamedGallery:
     @classmethod
     def build(
         cls,
-        where: str | Path | Place,
+        where: str | Path | GalleryPlace,
         model: Embedder,
         images: Sequence[SearchImage],
         features: np.ndarray,
@@ -103,7 +102,7 @@ class NamedGallery:
         return cls(gallery, str(where), Path(model.source), flip, norm)
 
     @classmethod
-    def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
+    def load(cls, where: str | Path | GalleryPlace, *, unfinished: bool = False) -> NamedGallery:
         """Open a gallery that :func:`lreid.gallery.build` built.
 
         Raises:

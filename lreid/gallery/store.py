@@ -132,58 +132,6 @@ class Store(Protocol):
         """Close files and connections."""
 
 
-class Place(Protocol):
-    """Place of an existing or future gallery; the next and the previous version have places of their own."""
-
-    def exists(self) -> bool:
-        """Whether the gallery exists, complete or incomplete."""
-
-    def load(self, memory_map: bool = False) -> Store:
-        """Open the gallery.
-
-        Raises:
-            InputError: the gallery does not exist or cannot be used.
-        """
-
-    def build(self, vectors: np.ndarray, labels: Rows, about: About) -> Store:
-        """Create a gallery of these rows; ``save`` completes it, or ``finish`` if ``about.whole`` is False."""
-
-    def bytes(self) -> int | None:
-        """Size of the gallery on disk, or None if it is unknown."""
-
-    def delete(self) -> None:
-        """Delete this version of the gallery, but no other version."""
-
-    def others(self) -> list[Any]:
-        """Places of all other versions that exist, older and newer ones."""
-
-    def beside(self) -> list[str]:
-        """Names of the gallery's other versions and unfinished files."""
-
-    def next(self) -> Place:
-        """The place of the next version."""
-
-    def previous(self) -> Place:
-        """The place of the previous version."""
-
-    def switch(self, current: Any) -> None:
-        """Replace this version by the next one in a single step; this version becomes the previous one.
-
-        Args:
-            current: the store that was at this place when the next version was finished.
-
-        Raises:
-            InputError: the gallery is no longer ``current``; no version changes.
-        """
-
-    def roll_back(self) -> None:
-        """Replace this version by the previous one in a single step; this version becomes the next one.
-
-        Raises:
-            InputError: there is no previous version.
-        """
-
-
 def require_keys(keys: np.ndarray, there: np.ndarray) -> None:
     """Check that images with these keys exist.
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lreid.errors import InputError, counted
-from lreid.gallery.gallery import Gallery, place_of
+from lreid.gallery.gallery import Gallery, GalleryPlace, place_of
 from lreid.gallery.images import SearchImage, read_images, require_some
 from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
-from lreid.gallery.store import Place, Rows
+from lreid.gallery.store import Rows
 
 if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.models.embedder import Embedder
@@ -84,7 +84,7 @@ def reindex(
         ) from None
 
 
-def extract_beside(old: NamedGallery, model: Embedder, place: Place, *, skip_bad: bool = False) -> NamedGallery:
+def extract_beside(old: NamedGallery, model: Embedder, place: GalleryPlace, *, skip_bad: bool = False) -> NamedGallery:
     """Like :func:`reindex`, extract all images of a gallery with a new model, but into a gallery at another place."""
     work = _Reindexing(model, skip_bad)
     new = work.begin(place, old)
@@ -102,7 +102,7 @@ class _Reindexing:
         self.skipped: set[str] = set()
         self.extracted = 0
 
-    def begin(self, beside: Place, old: NamedGallery) -> NamedGallery:
+    def begin(self, beside: GalleryPlace, old: NamedGallery) -> NamedGallery:
         """Create the new version with the first batch of images."""
         images, norm, flip = old.images(), None, flips(self.model.source)
         if not images:

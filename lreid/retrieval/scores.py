@@ -21,6 +21,7 @@ ROUNDING = 2**-16
 
 Metric = Literal["cosine", "euclidean", "sqeuclidean"]
 ReRanking: TypeAlias = "Callable[[Tensor, Tensor, Metric], BlockScores]"
+ExactScores: TypeAlias = "Cosines | Scorer"  # computed from the features ``queries`` (Q, D) and those of the gallery
 
 
 def check_metric(metric: str) -> None:
@@ -36,22 +37,6 @@ class BlockScores(Protocol):
 
     def __call__(self, here: slice) -> Tensor:
         """Return the scores ``(B, G)`` of a slice of the queries; a higher score means a nearer image."""
-
-
-class ExactScores(BlockScores, Protocol):
-    """Scores computed from the features of queries and gallery.
-
-    Attributes:
-        queries: ``(Q, D)`` features of the queries.
-    """
-
-    queries: Tensor
-
-    def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
-        """Return the magnitudes to which rounding errors are proportional, for ``(B, D)`` queries, ``(B, k)`` images.
-
-        If ``columns`` is a slice, it selects the same images for every query.
-        """
 
 
 class Cosines:
@@ -72,7 +57,10 @@ class Cosines:
             return self.queries[here] @ self.gallery.T
 
     def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
-        """See :class:`ExactScores`."""
+        """Return the magnitudes to which rounding errors are proportional, for ``(B, D)`` queries, ``(B, k)`` images.
+
+        If ``columns`` is a slice, it selects the same images for every query.
+        """
         return queries.norm(dim=1, keepdim=True)
 
 
@@ -127,7 +115,7 @@ class Scorer:
         return scores
 
     def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
-        """Return norms of queries (cosine) or sums of both squared norms (distances), see :class:`ExactScores`."""
+        """Return norms of queries (cosine) or sums of both squared norms (distances), see :class:`Cosines`."""
         if self.term is None:
             return queries.norm(dim=1, keepdim=True)
         return queries.square().sum(1, keepdim=True) + 2 * self.term[columns]
