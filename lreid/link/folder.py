@@ -46,48 +46,49 @@ def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[Folder
     Args:
         action: name of the change in the history; "" if the change itself rewrites the history.
         new: whether to create the folder if it does not exist.
+
+    Raises:
+        InputError: the folder does not exist, or a file cannot be read or written.
     """
     if not new and not folder.is_dir():
         raise InputError(f"{folder}: no such folder; create it with lreid link add")
-    with _one_line_errors(folder), contextlib.ExitStack() as stack:
+    try:
         if new:
             make_folder(folder)
-        stack.enter_context(only_one_process(folder))
-        record = LinkRecord() if new and not (folder / RECORD_FILE).exists() else LinkRecord.read(folder)
-        _sweep(folder, record)
-        change = FolderChange(record)
-        try:
-            yield change
-            if not record.changed:
-                return
-            if action:  # undo and removals have changed the history themselves
-                record.remember(action)
-            _label(change.gallery or NamedGallery.load(folder / GALLERY), record)
-            _write_tracks(folder, record)
-            write_identities_page(folder / PAGE, record)
-            record.write(folder)
-        except BaseException:
-            with contextlib.suppress(InputError, OSError):
-                _sweep(folder, LinkRecord.read(folder) if (folder / RECORD_FILE).exists() else LinkRecord())
-            raise
-        try:
-            _sweep(folder, record, change.enrolled)
-        except (InputError, OSError) as error:
-            raise NotConfirmed(
-                f"{folder / RECORD_FILE}: done, but some old files could not be deleted ({error}); the next "
-                "lreid link command for this folder tries again"
-            ) from None
-
-
-@contextlib.contextmanager
-def _one_line_errors(folder: Path) -> Iterator[None]:
-    """Replace file errors of the operating system by one clear line."""
-    try:
-        yield
+        with only_one_process(folder):
+            is_new = new and not (folder / RECORD_FILE).exists()
+            yield from _store(folder, action, LinkRecord() if is_new else LinkRecord.read(folder))
     except OSError as error:
         raise InputError(
             f"{error.filename or folder}: {error.strerror or error}; earlier links are not affected: free some space "
             "or correct the permissions, then repeat the command"
+        ) from None
+
+
+def _store(folder: Path, action: str, record: LinkRecord) -> Iterator[FolderChange]:
+    """Yield a change, then write new files, the record and, last, delete old files."""
+    _sweep(folder, record)
+    change = FolderChange(record)
+    try:
+        yield change
+        if not record.changed:
+            return
+        if action:  # undo and removals have changed the history themselves
+            record.remember(action)
+        _label(change.gallery or NamedGallery.load(folder / GALLERY), record)
+        _write_tracks(folder, record)
+        write_identities_page(folder / PAGE, record)
+        record.write(folder)
+    except BaseException:
+        with contextlib.suppress(InputError, OSError):
+            _sweep(folder, LinkRecord.read(folder) if (folder / RECORD_FILE).exists() else LinkRecord())
+        raise
+    try:
+        _sweep(folder, record, change.enrolled)
+    except (InputError, OSError) as error:
+        raise NotConfirmed(
+            f"{folder / RECORD_FILE}: done, but some old files could not be deleted ({error}); the next lreid link "
+            "command for this folder tries again"
         ) from None
 
 
