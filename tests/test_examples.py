@@ -42,7 +42,7 @@ def numbers(pattern: str, text: str) -> list[float]:
     return [float(number) for number in ([found] if isinstance(found, str) else found)]
 
 
-def test_every_example_is_tested_and_says_how_it_is_run(repository: Path) -> None:
+def test_every_example_is_tested_and_has_its_command(repository: Path) -> None:
     examples = sorted((repository / "examples").glob("*.py"))
     tested = Path(__file__).read_text(encoding="utf-8")
     for example in examples:
@@ -51,7 +51,7 @@ def test_every_example_is_tested_and_says_how_it_is_run(repository: Path) -> Non
     assert examples
 
 
-def test_the_model_of_people_finds_all_six_of_the_film(repository: Path) -> None:
+def test_model_of_people_links_all_six_people_of_the_video(repository: Path) -> None:
     gallery, new = (sorted((repository / "examples/people" / part).glob("*/*.jpg")) for part in ("images", "new"))
     assert len(gallery) == len(new) == 18 and not {path.read_bytes() for path in gallery} & {
         path.read_bytes() for path in new
@@ -84,7 +84,7 @@ def test_extract_and_search(run: Callable[..., tuple[str, dict]]) -> None:
 
 
 @pytest.mark.slow
-def test_the_notebook_prints_what_is_printed_in_it(
+def test_notebook_prints_its_saved_output(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Numbers aside, which differ between processors. Of a training of two epochs, the settings are compared."""
@@ -140,7 +140,7 @@ def test_own_method(run: Callable[..., tuple[str, dict]]) -> None:
     assert "stay_near" in methods.method_names()
 
 
-def test_a_registered_method_replaces_no_file() -> None:
+def test_registered_method_replaces_no_file() -> None:
     with pytest.raises(InputError, match="name 'dwopp' is a method of lreid"):
         methods.register("dwopp")
 

@@ -101,13 +101,13 @@ TYPED = """
 import contextlib, io, json, logging, sys
 from lreid.apps.cli import run_command
 
-told = []
+outputs = []
 for command, *words in json.loads(sys.argv[1]):
     logging.root.handlers.clear()  # they write to what took the output of the command before
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert run_command(command, words) == 0, (command, words)
-    told.append(out.getvalue())
-print(json.dumps(told))
+    outputs.append(out.getvalue())
+print(json.dumps(outputs))
 """
 
 
@@ -138,7 +138,7 @@ def visited(packages: Path) -> tuple[Path, list[str]]:
     return top, typed(packages, train, *commands, cwd=top)
 
 
-def test_files_that_are_no_code_come_along(packages: Path) -> None:
+def test_wheel_contains_data_files(packages: Path) -> None:
     package = Path(lreid.__file__).parent
     others = {file.relative_to(package) for file in package.rglob("*") if file.is_file() and file.suffix != ".pyc"}
     others |= {file.relative_to(package) for file in (package / "configs").rglob("*.yaml")}  # behind a link
@@ -154,7 +154,7 @@ def test_training_testing_and_reporting(packages: Path, visited: tuple[Path, lis
     assert Path(downloaded.strip()).parent == packages / "lreid" / "weights"
 
 
-def test_in_a_new_environment_the_commands_of_the_quickstart_work(visited: tuple[Path, list[str]]) -> None:
+def test_quickstart_works_in_a_new_environment(visited: tuple[Path, list[str]]) -> None:
     folder, (_, models, built, described, answered, trained, built_again, *_) = visited
     listed = "24 images of 12 identities (person-0, person-10, person-15 …), cameras unknown"
     assert MODEL.removeprefix("zoo:") in models and "zoo:people" in described

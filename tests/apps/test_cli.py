@@ -105,7 +105,7 @@ def test_typo_is_one_line_with_the_nearest_name(words: str, nearest: str, capsys
     assert not nearest or f"nearest name is {nearest};" in text
 
 
-def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
+def test_closed_pipe_has_status_141() -> None:
     """As with ``lreid zoo list | head -1``."""
     code = """
 import argparse
@@ -144,7 +144,7 @@ sys.exit(run_tool(parser, tool))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "gbk"])
-def test_a_terminal_of_another_encoding_gets_escapes(encoding: str, repository: Path) -> None:
+def test_characters_outside_the_encoding_are_escaped(encoding: str, repository: Path) -> None:
     """In the help of every command and tool, which loads no torch, in what commands print and log, and in errors."""
     code = r"""
 import argparse, contextlib, logging, pathlib, runpy, sys
@@ -182,7 +182,7 @@ sys.exit(run_tool(argparse.ArgumentParser(prog="\u00e9"), tool, []))
     assert done.stdout.count(b"usage: ") == len(COMMANDS) + len(list((repository / "tools").glob("*.py")))
 
 
-def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for word in ("--version", "-V", "version"):
         monkeypatch.setattr("sys.argv", ["lreid", word])
         assert not main() and capsys.readouterr().out == f"lreid {metadata.version('lreid')}\n"
@@ -267,7 +267,7 @@ def test_missing_images_of_a_list_name_the_option_for_their_folder(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_on_windows_what_does_not_work_is_refused_by_name(
+def test_windows_refuses_commands_that_need_posix(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.platform", "win32")

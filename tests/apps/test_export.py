@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.slow
-def test_a_gallery_is_built_and_searched_with_an_exported_model(
+def test_exported_model_builds_and_searches_a_gallery(
     run_in_world: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_in_world("export", "model.pt", "--out", "model.onnx") == 0

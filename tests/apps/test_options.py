@@ -1,4 +1,4 @@
-"""What keys and options mean is told, and keys that a method ignores are refused."""
+"""The descriptions of keys and options; keys that a method ignores are refused."""
 
 import itertools
 from pathlib import Path
@@ -13,7 +13,7 @@ from lreid.methods import method_class, method_defaults, method_names, method_ru
 from lreid.training.run_config import load_run_config
 
 
-def test_options_of_a_method_and_its_bases_with_their_meaning() -> None:
+def test_options_text_has_defaults_and_meanings() -> None:
     text = options_text("dwopp").splitlines()
     row = text.index("METHOD.TEMPERATURE  1.0  (float > 0)")
     assert text[row + 1].strip() == method_rules(method_class("dwpp"))["temperature"].about
@@ -60,7 +60,7 @@ def test_ignored_keys_are_refused(overrides: str, reason: str, tmp_path: Path) -
             load_run_config([file], ["METHOD.NAME", method])
 
 
-def test_a_key_that_a_file_may_have_is_refused_where_it_is_typed() -> None:
+def test_ignored_key_on_the_command_line_is_refused() -> None:
     with pytest.raises(InputError, match="^command line: BATCH.IMAGES is ignored by er, which trains on a stream"):
         load_run_config(overrides=["METHOD.NAME", "er", "STREAM.SEGMENT", "10", "BATCH.IMAGES", "4"])
 
@@ -75,12 +75,12 @@ def test_a_key_that_a_file_may_have_is_refused_where_it_is_typed() -> None:
         "EPISODE.QUERY 2",
     ],
 )
-def test_keys_that_are_read_are_not(overrides: str) -> None:
+def test_keys_that_a_method_reads_are_accepted(overrides: str) -> None:
     load_run_config(overrides=overrides.split())
 
 
 @pytest.mark.slow
-def test_a_file_for_another_method_or_for_all_is_not(tmp_path: Path) -> None:
+def test_files_may_have_keys_of_other_methods(tmp_path: Path) -> None:
     (tmp_path / "method.yaml").write_text("METHOD: {NAME: dwopp, PROB_FLOOR: 0.1}\nEPISODE: {QUERY: 2}")
     load_run_config([tmp_path / "method.yaml"], ["METHOD.NAME", "bot_ft"])
     (tmp_path / "both.yaml").write_text("EPISODE: {QUERY: 2}\nBATCH: {IMAGES: 4}\nMETHOD: {PROB_FLOOR: 0.1}")
@@ -92,12 +92,12 @@ def test_a_file_for_another_method_or_for_all_is_not(tmp_path: Path) -> None:
         load_run_config([f"recipes/{recipe}"], ["METHOD.NAME", method])
 
 
-def test_another_method_after_that_of_a_joint_file_says_whether_it_learns_all_at_once(tmp_path: Path) -> None:
+def test_method_after_a_joint_file_needs_the_key_joint(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("METHOD: {NAME: joint}\n")
     (tmp_path / "run.yaml").write_text(load_config(["methods/bot_joint"]).dump())
     for joint in ("methods/joint", tmp_path / "mine.yaml", tmp_path / "run.yaml"):
-        told = f"^command line: METHOD.NAME dwopp comes after \\S*{Path(joint).stem}.yaml, .* BENCHMARK.JOINT False"
-        with pytest.raises(InputError, match=told):
+        message = f"^command line: METHOD.NAME dwopp comes after \\S*{Path(joint).stem}.yaml, .* BENCHMARK.JOINT False"
+        with pytest.raises(InputError, match=message):
             load_run_config([joint], ["METHOD.NAME", "dwopp"])
         for value in (False, True):
             keys = ["METHOD.NAME", "dwopp", "BENCHMARK.JOINT", str(value)]
@@ -108,12 +108,12 @@ def test_another_method_after_that_of_a_joint_file_says_whether_it_learns_all_at
     assert load_run_config([tmp_path / "all.yaml"], ["METHOD.NAME", "dwopp"]).BENCHMARK.JOINT
 
 
-def test_a_saved_config_is_taken(tmp_path: Path) -> None:
+def test_saved_config_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(load_run_config(["methods/icarl", "recipes/dmml"]).dump())
     assert load_run_config([tmp_path / "config.yaml"]).EPISODE.SUPPORT == 5
 
 
-def test_the_page_of_keys_is_up_to_date(repository: Path) -> None:
+def test_page_of_keys_is_up_to_date(repository: Path) -> None:
     page = (repository / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
     assert page == keys_page(), "python -m lreid.apps.options > docs/reference/configuration.md"
     assert "| `TRAIN.END_FACTOR` | `0.005` | float | > 0, ≤ 1 |" in page

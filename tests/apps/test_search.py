@@ -64,8 +64,8 @@ def test_filters_reindex_rollback_and_migrate(
     assert "next" not in old and "next" in now  # the newer version is set aside, not deleted
     was, now = ([line for line in text.splitlines() if not line.startswith("related files")] for text in (old, now))
     assert now == was
-    told = output("migrate", where, "copy", "--shards", "2", "--kind", "hnsw")
-    assert told == f"copy: 9 images, 100.0 % of sampled matches as in {where}\n"
+    message = output("migrate", where, "copy", "--shards", "2", "--kind", "hnsw")
+    assert message == f"copy: 9 images, 100.0 % of sampled matches as in {where}\n"
     assert "hnsw" in output("info", "copy")
 
 

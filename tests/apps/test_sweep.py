@@ -207,7 +207,7 @@ def test_simultaneous_runs_equal_single_runs_and_a_failed_run_is_named(
 
 @pytest.mark.slow
 def test_runs_end_with_their_sweep_and_the_next_sweep_waits(tmp_path: Path) -> None:
-    """Whether the sweep is killed or told to stop."""
+    """Whether the sweep gets SIGKILL or SIGTERM."""
     keys = as_arguments(TINY, ONE_TASK, {"TRAIN.EPOCHS": 100_000, "TRAIN.CHECKPOINT_STEPS": 1})
     options = ["--methods", "dmml_ft", "--seeds", "0", "--out", str(tmp_path)]
     command = [sys.executable, "-m", "lreid", "sweep", *options, *keys]
@@ -232,7 +232,7 @@ def test_runs_end_with_their_sweep_and_the_next_sweep_waits(tmp_path: Path) -> N
     RunFolder(run).close()  # nobody holds it any more
 
 
-def test_a_dry_run_prints_commands(
+def test_dry_run_prints_commands(
     run_lreid: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     vary = ["--vary", "METHOD.ALPHA,METHOD.BETA", "0,1", "1,-1"]

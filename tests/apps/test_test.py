@@ -52,7 +52,7 @@ def row(results: dict, checkpoint: str, variant: str) -> dict:
     return found
 
 
-def test_a_run_folder_is_tested_after_every_task_as_in_training(run: Path, everything: dict) -> None:
+def test_run_folder_is_tested_after_every_task(run: Path, everything: dict) -> None:
     for task in (1, 2):
         model, evaluator, _ = features(run, task)
         (wanted,) = evaluator.evaluate(model)
@@ -67,7 +67,7 @@ def test_a_run_folder_is_tested_after_every_task_as_in_training(run: Path, every
     assert row(everything, "task-01", "plain")["mAP"] != row(everything, "task-02", "plain")["mAP"]
 
 
-def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
+def test_variants_have_their_own_rows(run: Path, everything: dict) -> None:
     model, _, images = features(run, 2)
     query, gallery = (model.extract(each) for each in images)
     wanted = {
@@ -90,7 +90,7 @@ def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:
     )
 
 
-def test_features_are_standardised_by_the_cameras_of_queries_and_gallery(run: Path, tmp_path: Path) -> None:
+def test_features_are_standardised_per_camera(run: Path, tmp_path: Path) -> None:
     results = score_checkpoints([run], tmp_path, extras=Extras(adapt_norm=True), overrides=["EVAL.METRIC", "euclidean"])
     model, _, images = features(run, 2)
     parts = [model.extract(each) for each in images]
@@ -112,7 +112,7 @@ def test_cross_model_matrix(run: Path, everything: dict) -> None:
         assert matrix["mAP"][place][place] == row(everything, name, "plain")["mAP"]
 
 
-def test_what_is_written(run: Path, everything: dict) -> None:
+def test_test_json_and_page_are_written(run: Path, everything: dict) -> None:
     out = run / "test" / "synthetic-10"
     written = json.loads((out / "test.json").read_text())
     assert written == json.loads(json.dumps(everything))
@@ -137,7 +137,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "q", folder / "g"
 
 
-def test_every_test_set_has_a_folder_of_its_own(run: Path, folders: tuple[Path, Path]) -> None:
+def test_every_test_set_has_its_own_folder(run: Path, folders: tuple[Path, Path]) -> None:
     before = (run / "test" / "synthetic-10" / "test.json").read_bytes()
     (run / "report.html").write_text("")
     score_checkpoints([run / "checkpoints" / "task-01.pt"], images=folders)
@@ -147,7 +147,7 @@ def test_every_test_set_has_a_folder_of_its_own(run: Path, folders: tuple[Path, 
     assert [text for text, _ in links_in(run)][-2:] == [f"ranked images, {own.name}", "ranked images, synthetic-10"]
 
 
-def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_folders_without_cameras_have_no_camera_filter(run: Path, folders: tuple[Path, Path], tmp_path: Path) -> None:
     results = score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, images=folders, blur=True)
     (found,) = results["rows"]
     model = load_model(run / "checkpoints" / "task-01.pt")
@@ -172,9 +172,7 @@ def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_
     ("cameras", "overrides"),
     [(False, []), (False, ["EVAL.METRIC", "euclidean"]), (True, ["EVAL.CAMERA_FILTER", "False"]), (True, [])],
 )
-def test_a_folder_against_itself_leaves_each_image_out_of_its_own_ranking(
-    run: Path, tmp_path: Path, cameras: bool, overrides: list[str]
-) -> None:
+def test_query_is_left_out_of_its_own_ranking(run: Path, tmp_path: Path, cameras: bool, overrides: list[str]) -> None:
     """By a loop in float64; with another name for the folder, an identity with one image, and an image of nobody."""
     drawn = synthetic_people(5, 3, distractors=1, seed=1)
     known = [record for record in (*drawn.query, *drawn.gallery) if record.pid]
@@ -217,7 +215,7 @@ def test_a_folder_against_itself_leaves_each_image_out_of_its_own_ranking(
     assert all(each["first_match"] < len(paths) - 1 for each in results["hardest"]["people"])
 
 
-def test_a_folder_of_single_images_has_nothing_to_find_in_itself(run: Path, tmp_path: Path) -> None:
+def test_single_images_cannot_be_tested_against_themselves(run: Path, tmp_path: Path) -> None:
     drawn = synthetic_people(4, 3, seed=1)
     write_images(tmp_path / "q", drawn.query[:4], "person{number}/a.png")
     both = tmp_path / "q", tmp_path / "q"
@@ -225,7 +223,7 @@ def test_a_folder_of_single_images_has_nothing_to_find_in_itself(run: Path, tmp_
         score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path / "out", images=both)
 
 
-def test_queries_without_a_match_are_counted_and_explained(run: Path, tmp_path: Path) -> None:
+def test_queries_without_a_match_are_counted(run: Path, tmp_path: Path) -> None:
     drawn = synthetic_people(4, 4, seed=1)
     everybody = [record._replace(pid=record.pid + 1) for record in (*drawn.query, *drawn.gallery)]
     first, second, third, fourth = sorted({record.pid for record in everybody})
@@ -245,7 +243,7 @@ def test_queries_without_a_match_are_counted_and_explained(run: Path, tmp_path: 
     ) in results["notes"]
 
 
-def test_csv_and_overrides(run: Path, folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_csv_file_is_a_test_set(run: Path, folders: tuple[Path, Path], tmp_path: Path) -> None:
     root = folders[0].parent
     lines = ["path,pid,camid,split,domain"]
     for split, folder in zip(("query", "gallery"), folders, strict=True):
@@ -261,7 +259,7 @@ def test_csv_and_overrides(run: Path, folders: tuple[Path, Path], tmp_path: Path
 
 
 @pytest.mark.slow
-def test_an_index_is_a_row_beside_the_exact_one(run: Path, tmp_path: Path) -> None:
+def test_index_has_a_row_after_the_exact_ranking(run: Path, tmp_path: Path) -> None:
     checkpoint = run / "checkpoints" / "task-01.pt"
     backend = ["EVAL.BACKEND", "faiss", "EVAL.INDEX"]
     (exact,) = score_checkpoints([checkpoint], tmp_path, overrides=["EVAL.BACKEND", "exact"])["rows"]
@@ -271,15 +269,15 @@ def test_an_index_is_a_row_beside_the_exact_one(run: Path, tmp_path: Path) -> No
     assert plain == exact and exact | {"variant": "index hnsw"} == found  # so small a graph finds all
     assert cost["recall"]["10"] == 100
     assert json.loads((tmp_path / "test.json").read_text())["rows"][1]["index"] == cost
-    for index, told in (("falt", "could not parse"), ("ivfpq", "ivfpq needs 9984 images or more")):
-        with pytest.raises(InputError, match=f"^EVAL.INDEX is '{index}', .*{told}"):
+    for index, reason in (("falt", "could not parse"), ("ivfpq", "ivfpq needs 9984 images or more")):
+        with pytest.raises(InputError, match=f"^EVAL.INDEX is '{index}', .*{reason}"):
             score_checkpoints([checkpoint], tmp_path / "out", overrides=[*backend, index])
     with pytest.raises(InputError, match="^EVAL.INDEX_DEPTH is 0; it must be 1 or more"):
         score_checkpoints([checkpoint], tmp_path / "out", overrides=[*backend, "flat", "EVAL.INDEX_DEPTH", "0"])
     assert not (tmp_path / "out").exists()
 
 
-def test_networks_of_different_input_size_are_tested_side_by_side(run: Path, tmp_path: Path) -> None:
+def test_networks_of_different_input_sizes_are_tested_together(run: Path, tmp_path: Path) -> None:
     other = write_checkpoint(tmp_path / "other.pt", seed=1, INPUT__HEIGHT=48, INPUT__WIDTH=24)
     results = score_checkpoints([run / "checkpoints" / "task-01.pt", other], tmp_path / "out")
     model = load_model(other)
@@ -289,7 +287,7 @@ def test_networks_of_different_input_size_are_tested_side_by_side(run: Path, tmp
     assert row(results, "other", "plain")["mAP"] == pytest.approx(100 * wanted.mAP)
 
 
-def test_checkpoints_of_two_runs_are_told_apart(run: Path, tmp_path: Path) -> None:
+def test_checkpoints_of_two_runs_have_different_names(run: Path, tmp_path: Path) -> None:
     """What a run measured besides its figures, such as the initial model, does not keep them apart, nor does how
     it searched: the models of the zoo record ``EVAL.BACKEND exact``."""
     again = write_checkpoint(

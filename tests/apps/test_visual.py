@@ -57,7 +57,7 @@ def test_maps_are_norms_over_channels() -> None:
         assert (found.min(), found.max()) == (0, 1)
 
 
-def test_a_network_of_vectors_has_no_maps_and_an_even_one_is_dark() -> None:
+def test_vectors_have_no_maps_and_equal_norms_give_zero() -> None:
     model = Embedder("small", height=32, width=16).eval()
     model.backbone = torch.nn.Sequential(torch.nn.Flatten())
     assert activation_maps(model, torch.zeros(1, 3, 32, 16)) is None
@@ -74,7 +74,7 @@ def test_overlay_is_bright_where_the_map_is() -> None:
 
 
 @given(seed=st.integers(0, 1000), turned=st.integers(0, 1000))
-def test_the_plane_keeps_the_points_of_flat_features(seed: int, turned: int) -> None:
+def test_plane_keeps_distances_of_planar_features(seed: int, turned: int) -> None:
     """Points of a plane come out of a turned space with their distances, and sets are cut where they were joined."""
     rng = np.random.default_rng(seed)
     angles = rng.uniform(0, 0.5, 7)
@@ -89,7 +89,7 @@ def test_the_plane_keeps_the_points_of_flat_features(seed: int, turned: int) -> 
     assert distances == pytest.approx(np.linalg.norm(flat[:, None] - flat[None], axis=2), abs=1e-6)
 
 
-def test_the_plane_does_not_turn_over() -> None:
+def test_plane_has_a_fixed_sign() -> None:
     features = np.random.default_rng(0).normal(size=(20, 6))
     (points,), share = common_plane(features)
     unit = features / np.linalg.norm(features, axis=1, keepdims=True)
@@ -111,7 +111,7 @@ def test_sections_of_a_run(sections: list[Panel]) -> None:
     assert plane.count("<title>id ") == 2 * int(re.search(r"(\d+) images of", plane)[1])
 
 
-def test_blur_takes_the_details_of_all_images(run: Path, sections: list[Panel]) -> None:
+def test_blur_removes_details_of_all_images(run: Path, sections: list[Panel]) -> None:
     def details(parts: list[Panel]) -> list[float]:
         images = [
             np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("L"), float)
@@ -126,7 +126,7 @@ def test_blur_takes_the_details_of_all_images(run: Path, sections: list[Panel]) 
     assert smeared[-1] == sections[-1]  # the map has no images, and nothing is drawn by chance
 
 
-def test_one_task_of_another_machine_and_a_checkpoint_of_another_name(tmp_path: Path) -> None:
+def test_checkpoint_of_another_device_is_shown(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "checkpoints" / "task-01.pt", DEVICE="cuda:7")
     (tmp_path / "checkpoints" / "task-best.pt").write_text("a copy by hand")
     assert re.findall("<figcaption>(After .*?)</figcaption>", text_of(image_sections(tmp_path))) == ["After task 1"]

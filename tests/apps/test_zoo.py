@@ -308,7 +308,7 @@ def test_errors_of_the_hub(run: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         zoo_command(publish_arguments(run, tmp_path / "zoo", "me/mine"))
 
 
-def test_list_show_download_and_page(
+def test_zoo_commands_print_entries(
     run_in_world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_in_world("zoo", "list") == 0

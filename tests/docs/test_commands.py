@@ -25,7 +25,7 @@ def commands(text: str) -> list[tuple[str, list[str]]]:
     return [(name, shlex.split(rest.replace("'", " "))) for name, rest in found if "--" in rest]
 
 
-def test_commands_are_found_in_both_forms() -> None:
+def test_commands_are_recognised() -> None:
     page = "`python tools/test.py --rerank`, `lreid data check --root there`, lreid sweeps --no; lreid train is all"
     assert commands(page) == [("tools/test.py", ["--rerank"]), ("lreid data", ["check", "--root", "there"])]
 
@@ -36,14 +36,14 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_every_option_exists(pages: dict[str, str], typed: Callable[..., str]) -> None:
-    told: dict[tuple[str, ...], set[str]] = {}
+    options_of: dict[tuple[str, ...], set[str]] = {}
     for text in pages.values():
         for tool, words in commands(text):
             asked = (tool, words[0]) if tool in WITH_COMMANDS and re.fullmatch("[a-z-]+", words[0]) else (tool,)
-            told.setdefault(asked, set()).update(word for word in words if re.fullmatch("--[a-z-]+", word))
-    assert len(told) > 10
+            options_of.setdefault(asked, set()).update(word for word in words if re.fullmatch("--[a-z-]+", word))
+    assert len(options_of) > 10
     unknown = {
-        asked: options - set(re.findall(r"--[a-z-]+", typed(*asked, "--help"))) for asked, options in told.items()
+        asked: options - set(re.findall(r"--[a-z-]+", typed(*asked, "--help"))) for asked, options in options_of.items()
     }
     assert not {asked: options for asked, options in unknown.items() if options}
 
@@ -103,14 +103,14 @@ def test_every_config_file_exists(repository: Path, pages: dict[str, str]) -> No
     assert {Path(file).stem for file in missing} <= {"stay_near", "NAME", "B", "M"}  # whatever the reader calls it
 
 
-def test_four_commands_stand_in_quickstart_and_readme(pages: dict[str, str]) -> None:
+def test_quickstart_and_readme_have_the_same_commands(pages: dict[str, str]) -> None:
     """tests/test_package.py types them."""
     (four,) = (block for block in blocks(pages["docs/tutorials/quickstart.md"], "") if "zoo list" in block)
     assert len(four.splitlines()) == 4 and four in blocks(pages["README.md"], "")
 
 
 @pytest.mark.slow
-def test_the_steps_for_a_list_run_on_an_example(
+def test_steps_for_custom_data_run(
     pages: dict[str, str], typed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forty people, of whom every second one is trained on: four in each of five tasks."""

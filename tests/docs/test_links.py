@@ -37,7 +37,7 @@ def test_every_link_leads_somewhere(repository: Path, pages: dict[str, str]) -> 
     assert not broken and count > 50
 
 
-def test_every_page_is_found_from_the_readme(pages: dict[str, str]) -> None:
+def test_every_page_is_linked_from_the_readme(pages: dict[str, str]) -> None:
     found, waiting = set(), ["README.md"]
     while waiting:
         page = waiting.pop()

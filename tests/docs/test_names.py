@@ -111,7 +111,7 @@ def test_measured_figures_are_recognised(figure: str) -> None:
     assert FIGURE.search(prose(f"It is {figure}.\n"))
 
 
-def test_measured_figures_stand_in_generated_tables_alone(pages: dict[str, str]) -> None:
+def test_measured_figures_appear_only_in_generated_tables(pages: dict[str, str]) -> None:
     """So that each of them is that of a list of runs; papers' figures have a page of their own."""
     results = [page for page in pages if page.startswith("docs/results/") and page != "docs/results/published.md"]
     assert len(results) > 10

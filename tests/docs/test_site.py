@@ -26,7 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_site_is_whole_and_stands_alone(site: Path) -> None:
+def test_site_is_complete_and_self_contained(site: Path) -> None:
     sources = {page.relative_to(REPOSITORY / "docs").with_suffix("") for page in (REPOSITORY / "docs").rglob("*.md")}
     sources |= {Path(name) for name in ("index", "CHANGELOG", "REPRODUCIBILITY")}
     sources |= {Path("reference", "commands", name) for name in COMMANDS}

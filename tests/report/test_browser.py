@@ -91,7 +91,7 @@ def width(page: Any) -> int:
     return page.evaluate("document.scrollingElement.scrollWidth")
 
 
-def test_a_head_is_reached_by_tab_and_a_click_sorts_and_so_does_enter(page_of: Any) -> None:
+def test_heading_sorts_by_click_and_by_enter(page_of: Any) -> None:
     page = page_of()
     page.get_by_label("Filter").focus()
     for _ in range(3):  # the section, the box of its table, its first head
@@ -142,7 +142,7 @@ def test_nothing_is_cut_off_and_the_page_does_not_scroll_sideways(page_of: Any, 
     assert any(scrolls) or wide == WIDTHS["desk"]  # what is wide scrolls by itself
 
 
-def test_a_text_that_is_cut_off_would_be_found(page_of: Any) -> None:
+def test_layout_faults_are_detected(page_of: Any) -> None:
     page = page_of()
     page.add_style_tag(content="th { max-width: 20px; overflow: hidden; white-space: nowrap }")
     assert any(fault.startswith("cut off: TH") for fault in layout_faults(page))
@@ -150,7 +150,7 @@ def test_a_text_that_is_cut_off_would_be_found(page_of: Any) -> None:
     assert any(fault.startswith("the page scrolls sideways") for fault in layout_faults(page))
 
 
-def test_a_section_that_was_opened_is_open_when_the_page_comes_again(page_of: Any) -> None:
+def test_opened_section_stays_open_after_a_reload(page_of: Any) -> None:
     page = page_of()
     section = page.locator("section", has=page.get_by_role("heading", name="Forgetting and plasticity, market"))
     assert not section.locator("svg").first.is_visible()
@@ -180,13 +180,13 @@ def test_dark_mode_is_dark(page_of: Any) -> None:
     assert dark < 150 < 600 < light
 
 
-def test_without_javascript_all_is_there(page_of: Any) -> None:
+def test_page_is_complete_without_javascript(page_of: Any) -> None:
     page = page_of(java_script_enabled=False)
     assert page.locator("table.compared tbody tr").count() == 4
     assert page.locator("th button").count() == 0 and not page.locator(".filter").is_visible()
 
 
-def test_paper_is_light_and_holds_closed_matrices(page_of: Any) -> None:
+def test_printed_page_is_light_and_shows_closed_sections(page_of: Any) -> None:
     page = page_of(color_scheme="dark")
     cell = page.locator("details details td").first
     assert not cell.is_visible()
@@ -196,7 +196,7 @@ def test_paper_is_light_and_holds_closed_matrices(page_of: Any) -> None:
     assert card == "rgb(255, 255, 255)"
 
 
-def test_images_take_no_room_before_their_section_is_opened(browser: Any, tmp_path: Path) -> None:
+def test_images_are_not_rendered_before_their_section_opens(browser: Any, tmp_path: Path) -> None:
     tile = Tile(thumbnail(np.full((64, 32, 3), 128, np.uint8)), "a.jpg", ("id 1",))
     matches = [Match(place + 1, "0.5", "wrong", tile) for place in range(400)]
     sections = [
@@ -219,9 +219,7 @@ def test_images_take_no_room_before_their_section_is_opened(browser: Any, tmp_pa
 
 
 @pytest.mark.parametrize("wide", WIDTHS.values(), ids=WIDTHS)
-def test_images_of_many_runs_are_in_the_page_once_and_come_when_they_are_opened(
-    browser: Any, results: Any, tmp_path: Path, wide: int
-) -> None:
+def test_repeated_images_are_stored_once(browser: Any, results: Any, tmp_path: Path, wide: int) -> None:
     generator = np.random.default_rng(0)
     tiles = [
         Tile(thumbnail(generator.integers(0, 256, (64, 32, 3), np.uint8)), f"{each}.jpg", (f"identity {each}",))

@@ -44,7 +44,7 @@ def test_an_unseen_test_set_counts_from_the_first_task(results):
     assert (first, best, last) == (column[0], max(column), column[-1])
 
 
-def test_what_is_not_there_yet_is_none(results):
+def test_missing_values_are_none(results):
     assert task_changes(results(rows=1)) == []
     assert gallery_figures(results(rows=1), "harbor") == [None] * 5
     assert gallery_figures(results(rows=1), "plaza") == [0.0, 0.0, 0.0, None, None]

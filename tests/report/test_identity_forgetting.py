@@ -20,7 +20,7 @@ def run_with(results, curves, **changes):
     return run
 
 
-def test_those_who_lost_most_by_any_method_come_first(results):
+def test_identities_with_the_largest_loss_come_first(results):
     first = run_with(results, {7: [90, 80, 20, 30], 8: [50, 50, 50, 45], 9: [40, 90, 90, 40]})
     second = run_with(results, {7: [90, 90, 90, 88], 8: [50, 20, 20, 49], 9: [40, 41, 42, 43]}, method="other")
     people = most_forgotten(grouped([first, second]))
@@ -48,7 +48,7 @@ def test_runs_without_histories_have_no_such_section(results):
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ([90, 80, 20, 30], "forgotten by it in task 3 (90.0 → 30.0)"),
         ([10, 90, 90, 40], "forgotten by it in task 4 (90.0 → 40.0)"),
@@ -57,11 +57,11 @@ def test_runs_without_histories_have_no_such_section(results):
         ([10, 20, 30, 40], "kept by it (40.0 → 40.0)"),
     ],
 )
-def test_the_task_of_the_deepest_fall_after_the_best(values, told):
-    assert fate(list(enumerate(map(float, values), start=1)), "it") == told
+def test_fate_names_the_task_with_the_largest_fall(values, message):
+    assert fate(list(enumerate(map(float, values), start=1)), "it") == message
 
 
-def test_a_page_shows_curves_and_what_each_method_found(results, tmp_path, charted):
+def test_page_shows_curves_and_rankings_of_each_method(results, tmp_path, charted):
     runs = [
         run_with(results, {7: [90, 80, 20, 30]}, method="weak"),
         run_with(results, {7: [90, 90, 90, 88]}, method="firm"),
@@ -84,7 +84,7 @@ def test_a_page_shows_curves_and_what_each_method_found(results, tmp_path, chart
     assert "<img" not in (tmp_path / "b.html").read_text()
 
 
-def test_of_many_methods_their_number_is_told_first(results):
+def test_many_methods_are_counted(results):
     runs = [run_with(results, {7: [90, 80, 20, 30 + 12 * place]}, method=f"m{place}") for place in range(6)]
     (panel,) = identity_forgetting(grouped(runs), "")
     summary, below = panel.body.split("</summary>")

@@ -120,7 +120,7 @@ def test_any_number_of_finished_tasks(results, run_folder, rows):
     assert ("Results matrix" in page.text) == (rows > 0)
 
 
-def test_one_task_follows_the_initial_model_and_has_no_mean_over_tasks(results, run_folder):
+def test_initial_model_has_a_row(results, run_folder):
     run = results(rows=1)
     run["initial"] = {metric: [11.1, *run[metric][0][1:]] for metric in ("mAP", "rank1")}
     page = read(run_folder(run))
@@ -130,7 +130,7 @@ def test_one_task_follows_the_initial_model_and_has_no_mean_over_tasks(results, 
     assert "mean mAP" in page.text and "Bands: one standard deviation" not in page.text
 
 
-def test_what_is_missing_is_left_out(results, run_folder):
+def test_missing_values_are_left_out(results, run_folder):
     run = results(unseen=())
     for key in ("loss_history", "identity_ap", "versions", "seconds", "images_per_second", "exemplars"):
         del run[key]
@@ -154,7 +154,7 @@ def test_page_needs_no_network(results, run_folder, real_charts):
         assert (Path(report.__file__).parent / "static" / name).read_text() in text
 
 
-def test_runs_of_one_config_are_one_line_of_each_table(results, tmp_path):
+def test_runs_of_one_config_share_a_row(results, tmp_path):
     runs = [results(rows=4, seed=seed, shift=shift) for seed, shift in enumerate((0.0, 1.0, 5.0))]
     runs += [results(rows=4, method="dmml_ft"), results(rows=2, seed=3)]
     page = read_page(tmp_path / "many.html", runs)
@@ -170,14 +170,14 @@ def test_runs_of_one_config_are_one_line_of_each_table(results, tmp_path):
     assert ": 1 of 5 runs." in page.text and "Bands: one standard deviation" in page.text
 
 
-def test_other_benchmarks_have_sections_of_their_own(results, tmp_path):
+def test_every_benchmark_has_its_own_sections(results, tmp_path):
     page = read_page(tmp_path / "many.html", [results(), results(benchmark="other")])
     for title in ("Learning curve", "Results matrix", "Forgetting and plasticity", "Loss", "Protocol"):
         assert f"{title}, synthetic-4" in page.text and f"{title}, other" in page.text
     assert ["method", "benchmark", "seen mAP"] in [line[:3] for line in strip(page)]
 
 
-def test_the_keys_that_differ_are_told(results, tmp_path):
+def test_differing_keys_are_shown(results, tmp_path):
     common = {"TRAIN.EPOCHS": 30, "METHOD.NAME": "x", "EVAL.METRIC": "cosine", "EVAL.CAMERA_FILTER": False}
     runs = [
         results(rows=4, method="a", protocol="0123abcd", config=common | {"METHOD.MARGIN": 0.25}),
@@ -205,7 +205,7 @@ def test_hardest_identities_of_several_runs_are_means(results, tmp_path):
     assert lines[start + 1] == ["71", "plaza", "8.0", "12.5"]  # (15 + 1) / 2 and (15 + 10) / 2
 
 
-def test_hardest_identities_are_of_one_convention_and_count_once(results, tmp_path):
+def test_hardest_identities_are_listed_per_ap_convention(results, tmp_path):
     both = results(rows=4, unseen=("mall", "all"))
     both["galleries"][-1]["kind"] = "merged"  # holds the people of the mall once more
     page = read_page(tmp_path / "a.html", [both, results(rows=4, ap="trapezoidal")])
@@ -214,7 +214,7 @@ def test_hardest_identities_are_of_one_convention_and_count_once(results, tmp_pa
     assert "Hardest identities, " not in read_page(tmp_path / "b.html", [both, results(rows=4, seed=1)]).text
 
 
-def test_the_loss_of_an_epoch_stands_in_its_middle(results, tmp_path, charted):
+def test_loss_is_drawn_in_the_middle_of_its_epoch(results, tmp_path, charted):
     """So that of a task's only epoch is not drawn at the tick where the next task begins."""
     history = [{"task": task, "epoch": 1, "dmml": 1.0} for task in range(4)]
     write_page(tmp_path / "a.html", [results(rows=4, loss_history=history)])
@@ -230,7 +230,7 @@ def test_drift_has_a_chart_for_each_set_of_images(results, tmp_path):
     assert "Drift" not in read_page(tmp_path / "b.html", [results(drift=[])]).text
 
 
-def test_feature_gradients_are_shown_where_images_were_stored(results, tmp_path, charted):
+def test_gradients_of_stored_images_need_a_memory(results, tmp_path, charted):
     switches = [{"task": task, "stored": [None, None], "incoming": [0.2, 0.4]} for task in (1, 2)]
     text = read_page(tmp_path / "a.html", [results(gradient_norms=switches)]).text
     assert "Feature-gradient norm" in text and "incoming images" in text and "stored images" not in text
@@ -255,7 +255,7 @@ def test_classification_and_alignment(results, tmp_path, charted):
     assert "Classification" not in read_page(tmp_path / "c.html", [results()]).text
 
 
-def test_a_method_of_one_task_is_a_level_line(results, tmp_path, charted):
+def test_joint_training_is_a_horizontal_line(results, tmp_path, charted):
     joint = results(method="joint", rows=1, tasks=["all"])
     for gallery in joint["galleries"]:
         gallery["first_task"] = 0
@@ -264,13 +264,13 @@ def test_a_method_of_one_task_is_a_level_line(results, tmp_path, charted):
     assert (first, last, level) == (1, 4, other) and len(charted["mAP, seen"][0].points) == 4
 
 
-def test_no_results_no_page(tmp_path):
+def test_report_needs_results(tmp_path):
     with pytest.raises(InputError, match="results.json"):
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_and_what_it_changes(results, tmp_path):
+def test_command_and_changed_keys_are_shown(results, tmp_path):
     made = {"command": "python tools/train.py SEED 0 TRAIN.LR 0.1", "config": {"TRAIN.LR": 0.1, "NEW": "<b>"}}
     one = results(**made, changed={"TRAIN.LR": 0.001, "NEW": None})
     page = read_page(tmp_path / "a.html", [one])
@@ -280,7 +280,7 @@ def test_the_command_and_what_it_changes(results, tmp_path):
     assert "TRAIN.LR 0.1" in page.text and "SEED 9" in page.text and "0.001" not in page.text
 
 
-def test_all_metrics_are_compared_and_on_cards(results, tmp_path):
+def test_all_metrics_are_shown(results, tmp_path):
     run = results()
     run["summary"] |= {f"seen_{metric.name}": 50.0 + place for place, metric in enumerate(METRICS)}
     card = read_page(tmp_path / "a.html", [run]).text
@@ -300,7 +300,7 @@ def test_accuracy_within_tasks_is_a_curve_by_images(results, tmp_path, charted):
     assert charted["nearest mean, class-incremental"][0].points == ((100, 70.0), (200, 69.0), (400, 68.0))
 
 
-def test_links_lead_to_files_that_are_there(results, run_folder, tmp_path):
+def test_links_lead_to_existing_files(results, run_folder, tmp_path):
     folder = run_folder(results())
     for name in ("log.txt", "test/market one/ranked.html", "test/ranked.html"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,7 @@ def test_values_are_drawn_to_scale_and_shown_on_hover():
     assert [len(marks(element(lone, name)[0])) for name in ("<seen>", "lone")] == [0, 1]
 
 
-def test_the_same_chart_is_the_same_text_and_needs_nothing_else():
+def test_charts_are_reproducible_and_self_contained():
     line = Line("a", ((1, 10.0), (3, 20.0)), band=(1.0, 2.0))
     first = line_chart((line,), "t", AXIS)
     assert line_chart((line,), "t", AXIS) == first
@@ -109,7 +109,7 @@ def test_one_task_is_drawn():
     assert all(math.isfinite(number) for number in marks(part)[0][:2])
 
 
-def test_a_band_reaches_as_far_up_as_down():
+def test_band_is_symmetric():
     band, line = element(chart(Line("a", ((1, 10.0), (3, 20.0)), band=(2.0, 0.0))), "a")
     (x, y), (end, top) = (point[:2] for point in marks(line))
     heights = sorted(height for at, height in corners(band) if at == pytest.approx(x))
@@ -146,7 +146,7 @@ def test_dots_are_drawn_to_one_scale():
     assert len({path.get("d") for path in svg.findall(".//defs/path")}) == 2  # of "a", and the square of "b" and "d"
 
 
-def test_one_place_is_the_middle():
+def test_single_point_is_centred():
     svg = ET.fromstring(scatter([Dot(1, 1, 0, 0, "")] * 2, common_box(np.ones((2, 2))), ""))
     assert [point[:2] for point in marks(svg)] == [pytest.approx((SIZE / 2, SIZE / 2))] * 2
 

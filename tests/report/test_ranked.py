@@ -48,7 +48,7 @@ def test_every_verdict_has_a_sign_a_frame_and_a_line_in_the_legend(tmp_path: Pat
     assert len({sign for sign, _ in (VERDICTS[verdict] for verdict in ("wrong", "right", "distractor"))}) == 3
 
 
-def test_text_is_escaped_and_nothing_comes_from_elsewhere(tmp_path: Path) -> None:
+def test_text_is_escaped_and_page_is_self_contained(tmp_path: Path) -> None:
     text = page(tmp_path, match(1, "right"))
     assert "<h1>A &lt;title&gt;</h1>" in text and "<h2>north &amp; south</h2>" in text
     assert "cam &lt;2&gt;" in text and "cam <2>" not in text
@@ -60,7 +60,7 @@ def test_text_is_escaped_and_nothing_comes_from_elsewhere(tmp_path: Path) -> Non
     assert "prefers-color-scheme: dark" in text and "width=device-width" in text
 
 
-def test_a_later_match_stands_behind_a_line(tmp_path: Path) -> None:
+def test_later_match_follows_a_separator(tmp_path: Path) -> None:
     body = page(tmp_path, match(1, "wrong"), match(2, "wrong"), match(57, "right"))
     assert re.findall(r"<li( class=\"far\")?><figure.*?<b>(\d+)</b>", body) == [
         ("", "1"),
@@ -69,7 +69,7 @@ def test_a_later_match_stands_behind_a_line(tmp_path: Path) -> None:
     ]
 
 
-def test_an_image_that_is_gone(tmp_path: Path) -> None:
+def test_missing_image_has_a_placeholder(tmp_path: Path) -> None:
     body = page(tmp_path, match(1, "", jpeg=None)).split("<main>")[1]
     assert body.count("image not found") == 1 and body.count("<img") == 1  # that of the query
     assert 'class="legend"' not in body and 'class="sign' not in body
@@ -86,7 +86,7 @@ def test_thumbnails_keep_their_shape_and_small_ones_their_size(shape: tuple[int,
     assert image.format == "JPEG" and image.size == size and image.height <= THUMBNAIL_HEIGHT
 
 
-def test_blur_takes_the_details() -> None:
+def test_blur_removes_details() -> None:
     steps = np.zeros((128, 64, 3), np.uint8)
     steps[:, ::2] = 255  # stripes, as a face's details
     sharp, blurred = (
@@ -95,7 +95,7 @@ def test_blur_takes_the_details() -> None:
     assert sharp.std() > 100 and blurred[16:-16, 16:-16].std() < 10
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_page_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be written"):
         write_ranked(tmp_path / "file" / "page.html", "", [], [])

@@ -19,23 +19,23 @@ def test_words_are_escaped_and_html_is_not():
     assert "<h2>&lt;b&gt;</h2>" in page and "<i>note</i>" in page and "<dt>&#39;</dt><dd>&#34;</dd>" in page
 
 
-def test_sections_of_one_title_have_names_of_their_own():
+def test_sections_of_one_title_have_unique_anchors():
     names = [name for name, _ in anchored([Panel(title, "", Markup()) for title in ("Añ, b!", "añ b", "…", "…")])]
     assert names == ["añ-b", "añ-b-", "section", "section-"]
 
 
-def test_a_number_is_sorted_by_its_value_and_none_by_nothing():
+def test_numbers_sort_by_value():
     page = render("table.html", title="", note="", table=table([Cell("1.2 ± 3", 1.23456789), Cell("–", None)]))
     assert '<td data-value="1.23457">1.2 ± 3</td>' in page and '<td data-value="">–</td>' in page
     assert '<th scope="row" title="&lt;first&gt;">&lt;first&gt;</th>' in page and 'data-name="a &amp; b"' in page
 
 
-def test_a_column_is_of_numbers_if_all_its_cells_are():
+def test_column_of_cells_is_numeric():
     mixed = table([Cell("1", 1), Cell("2", 2)], [Cell("1", 1), "word"])
     assert [mixed.is_number(column) for column in range(3)] == [False, True, False]
     assert '<th scope="col" class="number">head 0</th>' in render("table.html", title="", note="", table=mixed)
 
 
-def test_a_value_that_a_template_needs_is_missed():
+def test_missing_template_value_is_an_error():
     with pytest.raises(UndefinedError, match="facts"):
         render("facts.html", title="", note="")

@@ -35,7 +35,7 @@ def test_task_table_without_unseen_galleries_or_changes(results):
     assert "unseen" not in table and "forgetting" not in table and "brackets" not in table
 
 
-def test_a_single_task_is_no_plural(results):
+def test_single_task_has_no_plural(results):
     """In the table for a terminal, in the name of a group and on the page."""
     run = results(rows=1) | {"tasks": ["city"]}
     for gallery in run["galleries"]:
@@ -69,7 +69,7 @@ def test_comparison_over_seeds(results):
     assert line_of(table, "synthetic-4  dmml_ft")[4:9] == ["1", "20.5", "40.5", "–", "–"]
 
 
-def test_a_single_task_has_no_mean_over_tasks_beside_several(results):
+def test_joint_training_has_no_mean_over_tasks(results):
     joint = results(method="joint", rows=1, tasks=["all"], seen=("plaza",))
     other = results(method="joint", rows=1, tasks=["all"], seen=("plaza",), benchmark="other")
     rows = list(csv.DictReader(io.StringIO(comparison_table([results(rows=4), joint, other], "csv"))))
@@ -77,7 +77,7 @@ def test_a_single_task_has_no_mean_over_tasks_beside_several(results):
     assert [row["seen_mAP"] for row in rows] == 3 * ["20.5000"]
 
 
-def test_what_cannot_be_compared_is_not_averaged(results):
+def test_incomparable_runs_are_not_averaged(results):
     runs = [
         results(rows=4),
         results(rows=3),
@@ -144,9 +144,9 @@ def test_cost_is_shown_where_it_is_known(results, changes, cells):
     assert "exemplars" not in comparison_table([run])
 
 
-def test_images_are_shown_where_runs_looked_at_other_numbers_of_them(results):
+def test_images_column_appears_if_runs_differ_in_training_images(results):
     one, two, other = (results(rows=4, method=name) | {"images_trained": 19200} for name in ("dwopp", "dwpp", "lwf"))
-    half = results(method="half") | {"images_trained": 9600}  # it goes on
+    half = results(method="half") | {"images_trained": 9600}  # unfinished
     elsewhere = results(rows=4, benchmark="other") | {"images_trained": 300}
     assert "images" not in comparison_table([one, two, other, half, elsewhere])
     other["images_trained"] = 51200
@@ -155,7 +155,7 @@ def test_images_are_shown_where_runs_looked_at_other_numbers_of_them(results):
     assert comparison_table([one, two, other], cost=True).count(" images ") == 1
 
 
-def test_what_happened_at_task_switches(results):
+def test_drift_and_gradients_after_task_switches(results):
     """Means over updates, switches and sets of held-out images; ``since_switch`` does not count."""
     far = [9.0, 9.0]
     run = results(
@@ -230,7 +230,7 @@ def test_score_table() -> None:
     ]
 
 
-def test_without_open_set_there_are_no_columns_for_it() -> None:
+def test_no_open_set_no_columns() -> None:
     text = score_table(RESULTS | {"rows": RESULTS["rows"][1:]})
     assert "TPR" not in text and "open set" not in text
 
@@ -258,7 +258,7 @@ def test_cross_model_table() -> None:
         (float("nan"), True, "–"),
     ],
 )
-def test_numbers_for_reading(value, signed, text):
+def test_numbers_are_formatted(value, signed, text):
     assert number(value, signed=signed) == text
 
 
@@ -275,7 +275,7 @@ def test_index_table() -> None:
     ]
 
 
-def test_a_merged_test_set_has_columns_where_a_run_has_one(results) -> None:
+def test_merged_test_set_has_columns(results) -> None:
     plain, both = results(), results(method="other")
     both["summary"] |= {"merged_mAP": 31.25, "merged_rank1": 44.5, "merged_mINP": 3.0}
     assert "merged" not in comparison_table([plain])

@@ -18,7 +18,7 @@ SMALL = {
 
 
 @pytest.mark.slow
-def test_both_ways_stand_beside_each_other(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_loaders_are_timed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name, value in SMALL.items():
         monkeypatch.setattr(bench, name, value)
     monkeypatch.setattr(sys, "argv", ["bench_loading.py", "--rounds", "1", "--workers", "1"])

@@ -1,4 +1,4 @@
-"""The benchmark of retrieval: contestants that agree, and a table row that tells the truth. Nothing is timed."""
+"""The benchmark of retrieval: contestants that agree, and a row of the table. Nothing is timed."""
 
 import importlib.util
 from collections.abc import Callable

@@ -41,7 +41,7 @@ def run(run_tool: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: p
     return run
 
 
-def test_every_method_stands_beside_dmml_ft(run: Run, tmp_path: Path) -> None:
+def test_methods_are_compared_with_dmml_ft(run: Run, tmp_path: Path) -> None:
     command = ["methods", "--methods", "dwopp", "bot_ft_plus", "joint", "--rounds", "2", "--steps", "1", "--json"]
     out = run("bench_train.py", *command, str(tmp_path / "steps.json"), **FEW)
     assert out[0].startswith("few, 32 x 16, ") and out[0].endswith("median of 2 rounds, 1 steps each")
@@ -56,7 +56,7 @@ def test_every_method_stands_beside_dmml_ft(run: Run, tmp_path: Path) -> None:
         assert each["images_per_second"] * each["step_ms"] == pytest.approx(images * 1000)
 
 
-def test_a_method_stands_beside_itself_with_other_options(run: Run) -> None:
+def test_variants_of_a_method_are_compared(run: Run) -> None:
     variants = [["METHOD.TEMPERATURE", "2.0"], ["METHOD.DISTILLATION_WEIGHT", "0.5"]]
     command = ["methods", "--methods", "dwopp"]
     for variant in variants:
@@ -83,7 +83,7 @@ def test_growth_compares_tasks(run: Run) -> None:
     assert name == "dwopp" and len(figures) == 6 and all(float(each) > 0 for each in figures)
 
 
-def test_the_plain_way_learns_from_the_same_losses(run: Run) -> None:
+def test_plain_loop_is_compared(run: Run) -> None:
     plain, bf16 = run("bench_plain.py", "--variants", "plain", "bf16", "--rounds", "1", "--steps", "1", **FEW)[-2:]
     assert plain.split()[0] == "plain" and plain.split()[2] == "1.00"
     assert bf16.split()[0] == "bf16" and float(bf16.split()[1]) >= 0

@@ -1,4 +1,4 @@
-"""The counter of lines tells code, docstrings, comments and blanks apart."""
+"""The counter of lines separates code, docstrings, comments and blanks."""
 
 import runpy
 from collections import Counter

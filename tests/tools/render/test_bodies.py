@@ -58,7 +58,7 @@ def test_normals_of_boxes_point_outwards(assets: Assets) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gone", "told"),
+    ("gone", "message"),
     [
         ("3dobjs/base.obj", "base.obj: no such file; datasets/README.md says"),
         ("rigs", "default.mhskel: no such file; "),
@@ -70,13 +70,13 @@ def test_normals_of_boxes_point_outwards(assets: Assets) -> None:
         ("hair/short01/short01_diffuse.png", "has no hair/*/*.mhclo with its texture; "),
     ],
 )
-def test_what_is_missing_is_named(home: Path, tmp_path: Path, gone: str, told: str) -> None:
+def test_what_is_missing_is_named(home: Path, tmp_path: Path, gone: str, message: str) -> None:
     shutil.copytree(home, tmp_path / "makehuman")
     path = tmp_path / "makehuman" / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(InputError) as error:
         Assets(tmp_path / "makehuman")
-    assert told in str(error.value) and len(str(error.value).splitlines()) == 1
+    assert message in str(error.value) and len(str(error.value).splitlines()) == 1
 
 
 def test_assets_of_another_body_are_refused(home: Path, tmp_path: Path) -> None:
