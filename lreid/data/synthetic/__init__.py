@@ -23,13 +23,13 @@ import numpy as np
 
 from lreid.data.records import DataSet, Record
 from lreid.data.schemes import Scheme
-from lreid.data.synthetic.drawing import Dice, Pen
-from lreid.data.synthetic.people import Person, dress_person
+from lreid.data.synthetic.people import Pen, Person, dress_person
 from lreid.data.synthetic.sites import (
     CAMERAS,
     DOMAINS,
     IN_FASHION,
     SEASON,
+    Dice,
     camera_of,
     crop,
     domain_named,

@@ -1,10 +1,65 @@
-"""Synthetic people: clothes, build, hair, hats and bags."""
+"""A pen that draws shapes, and synthetic people: clothes, build, hair, hats and bags."""
 
 from typing import NamedTuple
 
-from lreid.data.synthetic.drawing import PATTERNS, Colour, Dice, Pen, darker
+import numpy as np
+
+from lreid.data.synthetic.sites import Colour, Dice, darker
+from lreid.utils.extras import Extra
+
+cv2 = Extra("cv2", "opencv")
+
+Point = tuple[int, int]
 
 SKIN: tuple[Colour, ...] = ((236, 196, 168), (214, 166, 130), (170, 118, 82), (112, 74, 50))
+
+
+class Pen:
+    """Draw filled shapes in body coordinates: x is 0 at the body's axis; y is 0 at the top and grows downwards."""
+
+    def __init__(self, canvas: np.ndarray, x: int, y: int, scale: int, flip: bool) -> None:
+        self.canvas, self.x, self.y, self.scale, self.sign = canvas, x, y, scale, -1 if flip else 1
+        self.ground = canvas.shape[0] - 8  # the point that stays in place when a body is scaled
+
+    def _at(self, x: int, y: int) -> Point:
+        rise = (y - self.ground) * self.scale // 256
+        return self.x + self.sign * x * self.scale // 256, self.y + self.ground + rise
+
+    def shape(self, colour: Colour, *points: Point) -> None:
+        """Fill a convex polygon."""
+        cv2.fillConvexPoly(self.canvas, np.array([self._at(x, y) for x, y in points], np.int32), colour)
+
+    def box(self, colour: Colour, left: int, top: int, right: int, bottom: int) -> None:
+        """Fill an upright rectangle."""
+        self.shape(colour, (left, top), (right, top), (right, bottom), (left, bottom))
+
+    def oval(self, colour: Colour, x: int, y: int, rx: int, ry: int, start: int = 0, end: int = 360) -> None:
+        """Fill an ellipse, or its sector from ``start`` to ``end`` degrees, clockwise from 3 o'clock."""
+        radii = max(1, rx * self.scale // 256), max(1, ry * self.scale // 256)
+        if self.sign < 0:
+            start, end = 180 - end, 180 - start
+        cv2.ellipse(self.canvas, self._at(x, y), radii, 0, start, end, colour, -1)
+
+    def print(self, pattern: str, first: Colour, second: Colour, *points: Point) -> None:
+        """Fill a convex polygon with a pattern that is fixed to the body."""
+        height, width = self.canvas.shape[:2]
+        top, left = 16 - self.y, 16 + width // 2 - self.x
+        where = PATTERNS[pattern][top : top + height, left : left + width, None]
+        cloth = np.where(where, np.array(second, np.uint8), np.array(first, np.uint8))  # (H, W, 3)
+        mask = np.zeros((height, width), np.uint8)
+        cv2.fillConvexPoly(mask, np.array([self._at(x, y) for x, y in points], np.int32), 255)
+        cv2.copyTo(cloth, mask, self.canvas)
+
+
+_Y, _X = np.mgrid[:160, :176]
+PATTERNS = {  # masks of the pixels that get the second colour
+    "hoops": _Y % 12 < 5,
+    "stripes": _X % 10 < 4,
+    "checks": (_X // 6 + _Y // 6) % 2 == 0,
+    "dots": (_X % 10 - 5) ** 2 + (_Y % 10 - 5) ** 2 < 8,
+    "tartan": (_X % 14 < 3) | (_Y % 14 < 3),
+    "diagonal": (_X + _Y) % 16 < 6,
+}
 
 
 class Person(NamedTuple):

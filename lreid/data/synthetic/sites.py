@@ -1,12 +1,13 @@
-"""Sites of the synthetic people and vehicles (domains): their colours, their cameras, and what a camera shows."""
+"""Sites of the synthetic people and vehicles (domains): random choices, colours, cameras, and what a camera shows."""
 
 import difflib
+import random
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from lreid.data.synthetic.drawing import Colour, Dice
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
 
@@ -15,12 +16,86 @@ cv2 = Extra("cv2", "opencv")
 SEASON = 30_000  # number of identities that appear during a season
 CAMERAS = 6  # number of cameras of every domain, numbered from 1
 IN_FASHION = 6  # number of colours that are in fashion at any time
+Colour = tuple[int, int, int]
+T = TypeVar("T")
+
+COLOURS: dict[str, Colour] = {
+    "black": (28, 28, 32),
+    "charcoal": (58, 58, 64),
+    "grey": (120, 122, 126),
+    "silver": (178, 180, 184),
+    "white": (232, 232, 228),
+    "cream": (226, 212, 178),
+    "beige": (190, 166, 128),
+    "brown": (104, 70, 44),
+    "maroon": (110, 28, 38),
+    "red": (198, 40, 42),
+    "coral": (236, 120, 100),
+    "pink": (232, 150, 186),
+    "orange": (232, 128, 36),
+    "yellow": (236, 204, 62),
+    "olive": (106, 108, 50),
+    "lime": (150, 200, 70),
+    "green": (48, 132, 66),
+    "forest": (28, 72, 46),
+    "teal": (30, 130, 134),
+    "sky": (122, 182, 226),
+    "blue": (42, 86, 188),
+    "navy": (30, 38, 86),
+    "denim": (72, 92, 134),
+    "purple": (106, 58, 142),
+}
+
+
+class Dice:
+    """A random number generator; the same key gives the same numbers on every machine.
+
+    All methods use only ``random()``, because Python guarantees that its numbers never change.
+    """
+
+    def __init__(self, *key: object) -> None:
+        self._random = random.Random("/".join(map(str, key))).random
+
+    def below(self, n: int) -> int:
+        """Draw an integer in [0, n)."""
+        return int(self._random() * n)
+
+    def between(self, low: int, high: int) -> int:
+        """Draw an integer from ``low`` to ``high`` (inclusive)."""
+        return low + self.below(high - low + 1)
+
+    def chance(self, per_cent: int) -> bool:
+        """Draw a boolean that is True with a probability of ``per_cent`` per cent."""
+        return self.below(100) < per_cent
+
+    def one_of(self, items: Sequence[T]) -> T:
+        """Draw an item, each with the same probability."""
+        return items[self.below(len(items))]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """Return the items in random order."""
+        return sorted(items, key=lambda _: self._random())
+
+    def colour(self, names: str) -> Colour:
+        """Draw one of the named colours (separated by spaces) and vary its brightness slightly."""
+        red, green, blue = (min(255, max(0, v + self.between(-14, 14))) for v in COLOURS[self.one_of(names.split())])
+        return red, green, blue
+
+    def shade(self, colour: Colour) -> Colour:
+        """Make a colour slightly darker or slightly lighter, at random."""
+        return darker(colour, self.between(6, 9 if max(colour) < 226 else 8))
+
+
+def darker(colour: Colour, eighths: int = 6) -> Colour:
+    """Multiply the brightness of a colour by ``eighths / 8``."""
+    red, green, blue = (value * eighths // 8 for value in colour)
+    return red, green, blue
 
 
 class Domain(NamedTuple):
     """A site: the colours of its people or vehicles, its cameras and its background.
 
-    Colours are names from :data:`~lreid.data.synthetic.drawing.COLOURS`, separated by spaces.
+    Colours are names from :data:`COLOURS`, separated by spaces.
     """
 
     fashion: str  # colours of clothes or paint, in the order in which they come into fashion during the season

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from lreid.data.synthetic.drawing import Colour, Dice, Pen, Point, darker
+from lreid.data.synthetic.people import Pen, Point
+from lreid.data.synthetic.sites import Colour, Dice, darker
 
 # Outlines from the side, with the front to the right: the windows (rear, roof, roof, front), and the body below them.
 BODIES: dict[str, tuple[tuple[Point, Point, Point, Point], tuple[Point, ...]]] = {
