@@ -10,11 +10,11 @@ import lightning
 import torch
 from torch.utils.data import DataLoader
 
+from lreid.data.datasets import Sources
 from lreid.data.erasing import RandomErasing
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches
 from lreid.data.samplers import IdentitySampler
-from lreid.data.schemes import Sources
 from lreid.data.tasks import build_benchmark
 from lreid.data.transforms import Augment
 from lreid.evaluation import Evaluator, load_tests

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from lreid.data.datasets import Sources
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.samplers import EpisodeSampler
-from lreid.data.schemes import Sources
 from lreid.data.tasks import build_benchmark
 from lreid.evaluation import Evaluator, load_tests
 from lreid.methods.dwopp import DwoPP

@@ -11,8 +11,8 @@ import torch
 
 from lreid.config import leaves, method_options
 from lreid.config_keys import Config
+from lreid.data.datasets import Sources
 from lreid.data.records import Benchmark
-from lreid.data.schemes import Sources
 from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation import OBSERVERS

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from lreid.config import ARGUMENTS, check_values
+from lreid.data.datasets import Sources
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery, Record
-from lreid.data.schemes import Sources
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation.scoring import described, notes_on, row_of
 from lreid.evaluation.test_set import ListedTest, Rules, file_numbers

@@ -28,7 +28,7 @@ from lreid.apps.arguments import DEVICE, option, require_device, require_model, 
 from lreid.errors import counted, naming_keys
 
 if TYPE_CHECKING:
-    from lreid.data.schemes import Sources
+    from lreid.data.datasets import Sources
     from lreid.gallery.images import SearchImage
 
 SKIP_BAD = "skip images that cannot be read"
@@ -207,7 +207,7 @@ def _images_to_index(args: argparse.Namespace) -> "list[SearchImage]":
 
 def _sources(args: argparse.Namespace) -> "Sources":
     """Return how to find images: the pattern for paths in folders, and the root of paths in CSV files."""
-    from lreid.data.schemes import Sources
+    from lreid.data.datasets import Sources
 
     return Sources(args.root, pattern=args.pattern)
 

@@ -5,8 +5,7 @@ observer of ``EVAL.ACCURACY``. Their modules are imported when a config names th
 package.
 """
 
-from lreid.data.datasets import register_package
-from lreid.data.schemes import register_scheme
+from lreid.data.datasets import register_package, register_scheme
 from lreid.evaluation import register_observer
 
 register_package("lreid.classification.datasets")

@@ -9,10 +9,10 @@ from typing import Any
 
 from tqdm import trange
 
+from lreid.data.datasets import Scheme
 from lreid.data.images import write_image
 from lreid.data.listing import SUFFIXES, describe_folder, visible_images, warn_of_others
 from lreid.data.records import CameraPolicy, DataSet, Names, Record, cameras_of_test
-from lreid.data.schemes import Scheme
 from lreid.errors import InputError
 from lreid.utils.files import folder_at_once, only_one_process
 from lreid.utils.identities import ascending_ranks

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from lreid.data.datasets import load_datasets
+from lreid.data.datasets import Scheme, Sources, file_of, load_datasets
 from lreid.data.images import read_image
 from lreid.data.records import DataSet
-from lreid.data.schemes import Scheme, Sources, file_of
 from lreid.errors import InputError
 
 

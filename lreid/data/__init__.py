@@ -3,7 +3,7 @@
 Importing this package registers the schemes of its names, such as ``csv:PATH``.
 """
 
-from lreid.data.schemes import register_scheme
+from lreid.data.datasets import register_scheme
 
 register_scheme("csv:PATH", "lreid.data.tables")
 register_scheme("own:PATH", "lreid.data.custom")

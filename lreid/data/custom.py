@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from lreid.data.datasets import Scheme, Sources
 from lreid.data.listing import (
     LIST,
     Listed,
@@ -19,7 +20,6 @@ from lreid.data.listing import (
     suggested,
 )
 from lreid.data.records import CameraPolicy, DataSet
-from lreid.data.schemes import Scheme, Sources
 from lreid.data.tables import read_table
 from lreid.errors import InputError, counted
 from lreid.utils.identities import ascending_ranks, warn_of_spellings

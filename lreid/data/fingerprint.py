@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from lreid.data.datasets import file_of, image_scheme
 from lreid.data.records import Benchmark, QueryGallery, Record
-from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError
 from lreid.utils.reading import read_bytes
 

@@ -19,9 +19,9 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 from tqdm import tqdm
 
+from lreid.data.datasets import file_of, image_scheme
 from lreid.data.listing import HEIF
 from lreid.data.records import Record
-from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError, OutOfMemory, raise_if_out_of_memory
 from lreid.utils.extras import Extra
 from lreid.utils.files import write_file
@@ -64,7 +64,7 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
     orientation, and 16-bit grey values become 8-bit values.
 
     Args:
-        path: an image file, or the address of an image without a file (see :mod:`lreid.data.schemes`).
+        path: an image file, or the address of an image without a file (see :mod:`lreid.data.datasets`).
         height, width: new size in pixels; None for both keeps the original size.
 
     Returns:

@@ -7,10 +7,9 @@ from pathlib import Path
 from tabulate import tabulate
 
 from lreid.data.custom import TooFew
-from lreid.data.datasets import find, load_datasets, splits_of
+from lreid.data.datasets import Sources, find, is_address, load_datasets, splits_of
 from lreid.data.images import require_files
 from lreid.data.records import SPLITS, DataSet, Record
-from lreid.data.schemes import Sources, is_address
 from lreid.data.spec import COLUMNS, Counts, NotThere
 from lreid.errors import InputError, counted
 from lreid.utils.identities import UNKNOWN

@@ -26,7 +26,7 @@ class Record(NamedTuple):
     """An image: its path, identity and camera.
 
     Attributes:
-        path: an image file, or the address of an image without a file (see :mod:`lreid.data.schemes`).
+        path: an image file, or the address of an image without a file (see :mod:`lreid.data.datasets`).
         pid: identity, an integer. In a :class:`Task`, ``pid`` is a class label instead.
         camid: camera, an integer.
     """

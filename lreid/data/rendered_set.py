@@ -16,9 +16,9 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
+from lreid.data.datasets import Scheme
 from lreid.data.images import decode
 from lreid.data.records import SPLITS, DataSet, Record
-from lreid.data.schemes import Scheme
 from lreid.errors import InputError
 from lreid.utils.identities import ascending_ranks
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from lreid.data.datasets import Scheme, Sources
 from lreid.data.layout import require_splits
 from lreid.data.listing import Listed, data_set_of, own_test
 from lreid.data.records import SPLITS, CameraPolicy, DataSet, QueryGallery
-from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
 from lreid.utils.identities import WRITTEN_MISSING, is_junk, warn_of_spellings

@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lreid.data.datasets import load_datasets, splits_of
+from lreid.data.datasets import Sources, load_datasets, splits_of
 from lreid.data.records import Benchmark, DataSet, Names, QueryGallery, Record, Task
-from lreid.data.schemes import Sources
 from lreid.errors import ArgumentError, counted
 from lreid.utils.identities import UNKNOWN
 

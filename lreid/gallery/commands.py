@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.data.schemes import Sources
+from lreid.data.datasets import Sources
 from lreid.errors import ArgumentError, InputError
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.filters import EVERYTHING, Filter

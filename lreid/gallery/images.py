@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from lreid.data.datasets import Sources, is_address
 from lreid.data.images import Images
 from lreid.data.listing import (
     LIST,
@@ -25,7 +26,6 @@ from lreid.data.listing import (
     numbered,
 )
 from lreid.data.records import Record
-from lreid.data.schemes import Sources, is_address
 from lreid.errors import ArgumentError, InputError, OutOfMemory, counted
 from lreid.gallery.store import Names, hash_of
 from lreid.utils.identities import UNKNOWN

@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from lreid.data.datasets import is_address
 from lreid.data.images import rgb_of
 from lreid.data.listing import SUFFIXES, image_files
-from lreid.data.schemes import is_address
 from lreid.errors import ArgumentError
 
 OneImage: TypeAlias = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor

@@ -7,9 +7,8 @@ import pytest
 from plain_benchmark import plain
 
 from lreid.classification import image_folder
-from lreid.data.datasets import load_datasets
+from lreid.data.datasets import Sources, load_datasets
 from lreid.data.inventory import look
-from lreid.data.schemes import Sources
 from lreid.data.tasks import merge_tasks
 from lreid.errors import InputError
 

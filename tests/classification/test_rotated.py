@@ -8,11 +8,10 @@ from class_archives import squares, write_mnist
 from PIL import Image
 from plain_benchmark import plain
 
-from lreid.data.datasets import load_datasets
+from lreid.data.datasets import Sources, load_datasets
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.images import Images, read_image, require_files
 from lreid.data.records import Record
-from lreid.data.schemes import Sources
 from lreid.errors import InputError
 
 DIGITS = squares(3, train=2, test=2, size=28)

@@ -3,8 +3,8 @@
 from dataclasses import fields
 from typing import Any
 
+from lreid.data.datasets import Sources
 from lreid.data.records import Benchmark
-from lreid.data.schemes import Sources
 from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark
 
 

@@ -10,10 +10,9 @@ from PIL import Image
 
 from lreid.data import custom
 from lreid.data.custom import cameras_of, read_custom, source_of, splits_of
-from lreid.data.datasets import load_datasets
+from lreid.data.datasets import Sources, load_datasets
 from lreid.data.images import typical_size
 from lreid.data.listing import Listed
-from lreid.data.schemes import Sources
 from lreid.errors import InputError
 
 PEOPLE = [f"person-{number}" for number in range(12)]

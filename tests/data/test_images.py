@@ -7,10 +7,10 @@ import pytest
 from PIL import ExifTags, Image
 
 from lreid.data import images
+from lreid.data.datasets import Scheme
 from lreid.data.images import Images, read_image, require_files, typical_size
 from lreid.data.listing import SUFFIXES
 from lreid.data.records import Record
-from lreid.data.schemes import Scheme
 from lreid.errors import InputError, OutOfMemory
 
 

@@ -11,10 +11,9 @@ from conftest import MakeImages
 from PIL import Image
 
 from lreid.data.custom import read_custom
-from lreid.data.datasets import load_datasets
+from lreid.data.datasets import Sources, load_datasets
 from lreid.data.images import FORMATS, read_image
 from lreid.data.listing import HEIF, list_folder
-from lreid.data.schemes import Sources
 from lreid.data.tables import csv_tests, read_table
 from lreid.errors import InputError
 from lreid.gallery.images import list_images

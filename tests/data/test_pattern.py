@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import lreid.gallery
 from lreid.data.custom import read_custom
+from lreid.data.datasets import Sources
 from lreid.data.listing import Pattern, folders_test, list_folder, preview, suggested
-from lreid.data.schemes import Sources
 from lreid.errors import InputError
 from lreid.gallery.named_gallery import NamedGallery
 

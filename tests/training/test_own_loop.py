@@ -9,10 +9,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lreid.build import method_of, resolved
 from lreid.checkpoint import load_checkpoint
+from lreid.data.datasets import Sources
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.samplers import EpisodeSampler
-from lreid.data.schemes import Sources
 from lreid.data.tasks import Cut, build_benchmark
 from lreid.data.transforms import Augment
 from lreid.evaluation import Evaluator, load_tests

@@ -15,10 +15,9 @@ import torch
 
 from lreid.checkpoint import load_checkpoint
 from lreid.config import load_config
-from lreid.data.datasets import load_datasets
+from lreid.data.datasets import Sources, load_datasets
 from lreid.data.images import read_image
 from lreid.data.prepare import unpack
-from lreid.data.schemes import Sources
 from lreid.data.tracker_boxes import read_tracks
 from lreid.data.transforms import load_pipeline
 from lreid.errors import InputError

@@ -1,8 +1,8 @@
-"""Find and load data sets by name; each data set is described by a file of this package or by a script.
+"""Find and load data sets by name, and image paths that are not files.
 
-Every file in this folder defines ``SPECS``: one :class:`lreid.data.spec.Spec` per data set name. Other packages add
-their data sets by :func:`register_package`. Names with a scheme, such as ``csv:PATH``, are not in ``SPECS`` but in
-:mod:`lreid.data.schemes`.
+A data set is described by a file of this package or by a script. Every file in this folder defines ``SPECS``: one
+:class:`lreid.data.spec.Spec` per data set name. Other packages add their data sets by :func:`register_package`. Names
+and image paths of the form ``SCHEME:…``, such as ``csv:PATH``, are read by the :class:`Scheme` of a module of its own.
 """
 
 from __future__ import annotations
@@ -11,19 +11,115 @@ import difflib
 import importlib
 import os
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lreid.data.records import DataSet
-from lreid.data.schemes import EXAMPLES, Sources, scheme_of
+import numpy as np
+
+from lreid.data.records import CameraPolicy, DataSet
 from lreid.errors import ArgumentError, InputError
 
 if TYPE_CHECKING:
     from lreid.data.spec import Spec
 
 WITHOUT_DUKE = "lreid-order1-noduke, lreid-order2-noduke and lpw-order1"  # files of configs/benchmarks
+
+_schemes: dict[str, str] = {}
+EXAMPLES: list[str] = []  # one name per scheme, for messages
+
+
+def register_scheme(example: str, module: str) -> None:
+    """Add a scheme, for this process.
+
+    Args:
+        example: a name with the scheme, such as ``folder:PATH``.
+        module: full name of the module that defines the scheme as ``SCHEME``. It is imported when a name or path with
+            the scheme is first used.
+    """
+    _schemes[example.partition(":")[0]] = module
+    if example not in EXAMPLES:
+        EXAMPLES.append(example)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Settings for reading data sets.
+
+    Attributes:
+        root: folder of the data sets; image paths in CSV files may be relative to this folder.
+        cameras: rule for the camera numbers of data sets without cameras, see
+            :func:`lreid.data.records.cameras_of_test`.
+        split_seed: seed of random splits.
+        pattern: pattern for paths in folders of custom images, see :class:`lreid.data.listing.Pattern`; without one,
+            lreid infers identities and cameras.
+        synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`.
+    """
+
+    root: str | Path = "datasets"
+    cameras: CameraPolicy = "apart"
+    split_seed: int = 0
+    pattern: str = ""
+    synthetic: Mapping[str, Any] = field(default_factory=dict)
+
+    def existing(self, path: str, kind: str) -> Path:
+        """Return the path if it exists, otherwise the same path in ``root``; ``kind`` is a noun for it in errors.
+
+        Raises:
+            InputError: the path exists neither in the working directory nor in ``root``.
+        """
+        for file in (Path(path), self.root / Path(path)):
+            if os.path.exists(file):  # exists() is False for impossible paths
+                return file
+        raise InputError(f"{path}: no such {kind}, neither here nor in {self.root}; check the path")
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The functions that read the data set names and image paths of one scheme.
+
+    Attributes:
+        load: function that loads the data sets of a name. Arguments of ``load`` are the rest of the name after
+            ``SCHEME:``, the sources and the number of the split.
+        read: function that returns the image (H, W, 3) uint8 RGB at a path, or None if images are plain files.
+        file: function that returns the file from which the image at a path is computed, or None if there is none.
+        content: function that returns all bytes that determine the image at a path, except those of ``file``.
+    """
+
+    load: Callable[[str, Sources, int], list[DataSet]]
+    read: Callable[[str], np.ndarray] | None = None
+    file: Callable[[str], str | None] = lambda path: None
+    content: Callable[[str], bytes] = lambda path: b""
+
+
+def scheme_of(name: str) -> Scheme | None:
+    """Return the scheme of a data set name or an image path, or None if it has no scheme."""
+    start, colon, _ = name.partition(":")
+    if not colon or start not in _schemes:
+        return None
+    scheme: Scheme = importlib.import_module(_schemes[start]).SCHEME
+    return scheme
+
+
+def image_scheme(path: str) -> Scheme | None:
+    """Return the scheme that reads the image at a path, or None if the path is a plain file."""
+    scheme = scheme_of(path)
+    return scheme if scheme is not None and scheme.read is not None else None
+
+
+def file_of(path: str) -> str | None:
+    """Return the file from which the image at a path is computed, or None if there is none, as for synthetic images."""
+    scheme = image_scheme(path)
+    return path if scheme is None else scheme.file(path)
+
+
+def is_address(path: str) -> bool:
+    """Whether an image path or a data set name stands for images without files of their own (synthetic or rendered)."""
+    return file_of(path) is None
+
 
 _packages = [__name__]  # a package is imported only for names that the packages before it lack
 _registered: dict[str, Spec] = {}
@@ -103,7 +199,7 @@ def splits_of(name: str) -> int:
     return spec.splits if spec else 1
 
 
-def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) -> list[DataSet]:  # noqa: B008 (frozen)
+def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) -> list[DataSet]:
     """Load the data sets that a name denotes.
 
     Args:

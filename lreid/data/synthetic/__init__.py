@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lreid.data.datasets import Scheme
 from lreid.data.records import DataSet, Record
-from lreid.data.schemes import Scheme
 from lreid.data.synthetic.people import Pen, Person, dress_person
 from lreid.data.synthetic.sites import (
     CAMERAS,

@@ -1,10 +1,9 @@
 import pytest
 
 from lreid.data import datasets
-from lreid.data.datasets import files, load_datasets, register_dataset, spec_of, specs, splits_of
+from lreid.data.datasets import Sources, files, load_datasets, register_dataset, spec_of, specs, splits_of
 from lreid.data.layout import read_folder
 from lreid.data.records import DataSet, Record
-from lreid.data.schemes import Sources
 from lreid.data.spec import Layout, NotThere, Spec
 from lreid.errors import ArgumentError, InputError
 
