@@ -85,7 +85,7 @@ def test_checkpoint_of_an_unknown_format_is_refused(tmp_path: Path, newer: dict,
 
 def test_other_architecture_is_refused() -> None:
     small, resnet = Embedder("small"), Embedder("resnet18")
-    with pytest.raises(InputError, match="task-01.pt: has a different architecture than backbone='resnet18'"):
+    with pytest.raises(InputError, match="task-01.pt: .*backbone='resnet18'"):
         load_model_state(resnet, small.state_dict(), Path("task-01.pt"))
     before = small.state_dict()["backbone.stem.0.weight"].clone()
     other = Embedder("small")

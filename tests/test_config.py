@@ -345,5 +345,5 @@ def test_list_key_accepts_a_single_value(tmp_path: Path) -> None:
     assert load_config(overrides=["TRAIN.MILESTONES", "40"]).TRAIN.MILESTONES == [40]
     (tmp_path / "one.yaml").write_text("BENCHMARK: {UNSEEN: viper}")
     assert load_config([tmp_path / "one.yaml"]).BENCHMARK.UNSEEN == ["viper"]
-    with pytest.raises(InputError, match=r"INPUT.MEAN is \[0.5\]; it must be three numbers"):
+    with pytest.raises(InputError, match=r"INPUT.MEAN is \[0.5\]"):
         check_values(load_config(overrides=["INPUT.MEAN", "0.5"]))

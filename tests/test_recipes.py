@@ -228,9 +228,7 @@ def test_user_keys_override_recipes(tmp_path: Path) -> None:
     assert (swapped.METHOD.RECIPE, swapped.TRAIN.EPOCHS, swapped.BATCH.IMAGES) == ("dmml", 600, 6)
     (tmp_path / "method.yaml").write_text("METHOD: {NAME: bot_ft, RECIPE: aka}\n")
     assert load_run_config([tmp_path / "method.yaml", "market1501-10"]).TRAIN.EPOCH_STEPS == 150
-    with pytest.raises(
-        InputError, match="^METHOD.RECIPE is 'botty', which is not a file of configs/recipes; the nearest name is bot$"
-    ):
+    with pytest.raises(InputError, match="^METHOD.RECIPE is 'botty', .* bot$"):
         load_config(["market1501-10"], ["METHOD.RECIPE", "botty"])
 
 

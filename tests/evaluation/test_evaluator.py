@@ -84,16 +84,14 @@ def test_splits_leave_out_unreadable_images(test_set: QueryGallery) -> None:
 def test_test_set_without_matches_is_refused(test_set: QueryGallery) -> None:
     same = replace(test_set, gallery=tuple(r._replace(camid=0) for r in test_set.gallery))
     same = replace(same, query=tuple(r._replace(camid=0) for r in test_set.query))
-    with pytest.raises(
-        InputError, match="campus: no query has a match from another camera, .*camera_filter=False.*cameras='apart'"
-    ):
+    with pytest.raises(InputError, match="campus: .*camera_filter=False"):
         evaluator(same)
     evaluator(same, camera_filter=False)
     nowhere = tuple(r._replace(camid=-1) for r in test_set.gallery)  # by cameras that are not known
     evaluator(replace(same, gallery=nowhere, query=tuple(r._replace(camid=-1) for r in test_set.query)))
     others = replace(test_set, query=tuple(r._replace(pid=10**6) for r in test_set.query))
     for camera_filter in (True, False):
-        with pytest.raises(InputError, match="campus: none of the queries' identities is in the gallery"):
+        with pytest.raises(InputError, match="campus: none of the queries"):
             evaluator(others, camera_filter=camera_filter)
 
 

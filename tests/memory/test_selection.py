@@ -90,5 +90,5 @@ def test_draw_depends_on_its_seed(selection: str) -> None:
 
 
 def test_unknown_selection_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown selection 'herd'; use herding, nearest, random, importance"):
+    with pytest.raises(ValueError, match="'herd'"):
         select(np.zeros((2, 2)), 1, "herd", (0,))

@@ -207,7 +207,7 @@ def test_state_contains_only_stored_images() -> None:
 
 
 def test_bad_stream_options_are_refused() -> None:
-    with pytest.raises(ValueError, match="unknown policy 'lifo'; use reservoir, fifo, random, scored"):
+    with pytest.raises(ValueError, match="'lifo'"):
         StreamMemory(4, "lifo")
     with pytest.raises(ValueError, match="the policy scored needs scores"):
         StreamMemory(4, "scored").add(np.zeros((1, 1, 1, 3), np.uint8), np.zeros(1, int))

@@ -115,5 +115,5 @@ def test_dkp_refuses_networks_without_feature_maps() -> None:
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images.new_zeros(len(images), 8)
 
-    with pytest.raises(ArgumentError, match="Vectors returns vectors, but the method needs feature maps"):
+    with pytest.raises(ArgumentError, match="Vectors returns vectors"):
         build_method("dkp", Embedder(Vectors(), height=32, width=16))

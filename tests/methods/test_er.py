@@ -191,7 +191,7 @@ def test_mir_number_of_candidates() -> None:
             method.choose(2, method.incoming_loss(batch))
         drawn.append(draw.call_args.args[0])
     assert drawn == [10, 7]
-    with pytest.raises(ArgumentError, match="candidates is 7; it must be 0, or above the 9 that are replayed"):
+    with pytest.raises(ArgumentError, match="candidates is 7; .*9"):
         method.choose(9, torch.zeros(()))
 
 

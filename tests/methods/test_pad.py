@@ -210,11 +210,7 @@ def test_stage_2_learning_rates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"chosen_slots": 6}, "chosen_slots is 6; it must be at most slots, which is 5"),
-        ({"exemplars": 8}, "exemplars is 8; it must be 0, because pad cannot train on past identities"),
-    ],
+    ("options", "message"), [({"chosen_slots": 6}, "chosen_slots is 6"), ({"exemplars": 8}, "exemplars is 8")]
 )
 def test_pad_refuses_contradictory_options(options: dict[str, int], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
@@ -239,9 +235,7 @@ def test_shift_of_the_necks_is_trained() -> None:
 
 
 def test_pad_refuses_networks_without_text_tower(tmp_path: Path) -> None:
-    with pytest.raises(
-        ArgumentError, match="backbone is small, but pad needs a CLIP model; use open_clip:ViT-B-16-quickgelu"
-    ):
+    with pytest.raises(ArgumentError, match="backbone is small"):
         build_method("pad", Embedder("small"))
 
 

@@ -56,14 +56,14 @@ def test_only_adapters_are_trained_and_they_resume_load_and_export(
     extracted = torch.from_numpy(model.extract(IMAGES))  # through merged layers
     torch.testing.assert_close(extracted, model.neck(plain).detach(), atol=1e-5, rtol=1e-5)
     assert export(model, tmp_path / "model.pt2", form="torch") < 1e-5
-    with pytest.raises(InputError, match="was trained with another config: MODEL.ADAPTER"):
+    with pytest.raises(InputError, match="MODEL.ADAPTER"):
         train(config(method, MODEL__ADAPTER="none"), tmp_path / "run", resume=True)
 
 
 def test_run_refuses_weights_with_another_adapter(tmp_path: Path) -> None:
     train(config("dwopp", MODEL__ADAPTER="prompts"), tmp_path / "run")
     last = tmp_path / "run" / "checkpoints" / "task-02.pt"
-    with pytest.raises(InputError, match="does not fit this backbone: [^\n]*tensors missing"):
+    with pytest.raises(InputError, match="tensors missing"):
         train(config("dwopp", MODEL__ADAPTER="lora", MODEL__WEIGHTS=str(last)), tmp_path / "other")
-    with pytest.raises(InputError, match="with adapter='none' [^\n]*; set the backbone and the adapter"):
+    with pytest.raises(InputError, match="adapter='none'"):
         train(config("dwopp"), tmp_path / "third", before=last)

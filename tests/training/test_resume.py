@@ -124,7 +124,7 @@ def test_resuming_a_finished_run_writes_missing_results(unbroken: Path, tmp_path
 def test_resume_refuses_another_config(unbroken: Path) -> None:
     with pytest.raises(InputError, match="already contains a run; add --resume"):
         train(config(), unbroken)
-    with pytest.raises(InputError, match=r"task-03.pt: was trained with another config: SEED, TRAIN.LR differ"):
+    with pytest.raises(InputError, match="task-03.pt: .*SEED, TRAIN.LR"):
         train(config(SEED=3, TRAIN__LR=1e-4), unbroken, resume=True)
 
 

@@ -153,7 +153,7 @@ def test_unreadable_image_is_refused_or_skipped(people: Path, tmp_path: Path) ->
     victim = people / "train005.png"
     whole = victim.read_bytes()
     victim.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match="train005.png: image .*decoded.*DATA.SKIP_BAD_IMAGES"):
+    with pytest.raises(InputError, match="train005.png: .*DATA.SKIP_BAD_IMAGES"):
         train(listed(people), tmp_path / "run")
     shutil.rmtree(tmp_path / "run")
     (people / "query003.png").unlink()
@@ -200,7 +200,7 @@ def test_bad_values_are_refused_by_key(tmp_path: Path, changes: dict[str, Any], 
 
 
 def test_unknown_pipeline_is_refused_before_the_config_is_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"INPUT.PIPELINE: nope.yaml: no such config file"):
+    with pytest.raises(InputError, match="INPUT.PIPELINE: nope.yaml"):
         train(config(INPUT__PIPELINE=["nope.yaml"]), tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()
 
@@ -257,7 +257,7 @@ def test_stream_draws_every_image_once(tmp_path: Path) -> None:
     results = train(stream, tmp_path / "run")
     images = sum(len(task.records) for task in benchmark_of(stream).tasks)
     assert results["images_trained"] == 3 * images
-    with pytest.raises(InputError, match="STREAM.SEGMENT is above 0, but the method trains on episodes"):
+    with pytest.raises(InputError, match="STREAM.SEGMENT is above 0"):
         train(config(METHOD__NAME="dwopp", STREAM__SEGMENT=10), tmp_path / "other")
 
 
@@ -318,7 +318,7 @@ def test_flat_index_gives_the_results_of_exact_search(tmp_path: Path) -> None:
     asked = {key: exact[key] for key in ("config", "command", "changed")}
     assert reproducible_values(flat) | asked == reproducible_values(exact)
     assert "rectangular AP, ranked by faiss-flat\n" in task_table(flat) and "rectangular AP\n" in task_table(exact)
-    with pytest.raises(InputError, match=r"^EVAL.INDEX is 'IVF999,Flat', .* points .* should be at least as large"):
+    with pytest.raises(InputError, match="^EVAL.INDEX is 'IVF999,Flat'"):
         train(config(EVAL__INDEX="IVF999,Flat"), tmp_path / "refused")
     assert not (tmp_path / "refused" / "results.json").exists()
 

