@@ -50,7 +50,7 @@ short = """SYNTHETIC.TRAIN_IDENTITIES 32 SYNTHETIC.TEST_IDENTITIES 12 SYNTHETIC.
 runs = {}
 for name, options in (("dmml_ft", []), ("stay_near", ["METHOD.STRENGTH", "0.1"])):
     cfg = load_config(overrides=["METHOD.NAME", name, *options, *short.split()])
-    with tempfile.TemporaryDirectory() as run:  # use a permanent folder to keep report.html and the checkpoints
+    with tempfile.TemporaryDirectory() as run:  # use a permanent folder to keep the results and the checkpoints
         results = runs[name] = train(cfg, Path(run))
     first, second = (row[0] for row in results["mAP"])  # one row per task, one column per test set
     print(f"{name}: mAP {first:.1f} after the first task, {second:.1f} after the second")
