@@ -61,6 +61,11 @@ def option(parser: Any, words: str, about: str, default: Any = None, **settings:
     parser.add_argument(name, default=default, metavar=metavar or None, help=about, **settings)
 
 
+def flag(parser: Any, name: str, about: str) -> None:
+    """Add an option without a value; the value of the argument is True if the option is given."""
+    parser.add_argument(name, action="store_true", help=about)
+
+
 def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config keys with their values") -> None:
     """Add ``--config``, a list of files, and ``overrides``, a list of ``KEY VALUE`` pairs.
 

@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lreid.apps.arguments import option
+from lreid.apps.arguments import flag, option
 from lreid.errors import InputError, counted, naming_keys
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ def _add_tracks(tracks: argparse.ArgumentParser) -> None:
     option(tracks, "--min-sharpness V", "minimum sharpness of an image, as variance of the Laplacian (default: 0)", 0.0)
     which = "the eighth value of a line; repeat the option for more (default: all, or pedestrians in gt.txt)"
     option(tracks, "--class N", f"class of the boxes to use, {which}", [], type=int, dest="classes")
-    tracks.add_argument(
-        "--same-identities", action="store_true", help="a track number means the same person in all videos, as in MTMC"
-    )
+    flag(tracks, "--same-identities", "a track number means the same person in all videos, as in MTMC")
 
 
 @naming_keys(pattern="--pattern", root="--root")

@@ -58,23 +58,16 @@ def run(args: argparse.Namespace) -> None:
 
     listed = list_images(args.int8) if args.int8 else []
     model, config = load_model(args.model, "cpu"), model_config(args.model).dump()
+    options = {"normalise": args.normalise or "inside", "opset": args.opset, "config": config}
     if args.tool:
         for option in ("format", "normalise"):
             if getattr(args, option) is not None:
                 raise InputError(f"--{option}: --for {args.tool} determines it; remove one of the two")
         difference = export_for(args.tool, model, args.out, config=config, source=args.model, opset=args.opset)
     elif listed:
-        options = {"normalise": args.normalise or "inside", "opset": args.opset, "config": config}
         export_int8(model, args.out, [image.path for image in listed], **options)
     else:
-        difference = export(
-            model,
-            args.out,
-            form=args.format or "onnx",
-            normalise=args.normalise or "inside",
-            opset=args.opset,
-            config=config,
-        )
+        difference = export(model, args.out, form=args.format or "onnx", **options)
     parts = list_folder(args.out, "*.safetensors") if args.out.is_dir() else [args.out]
     size = sum(each.stat().st_size for each in parts) / 2**20
     print(f"{args.out}: {model.name}, {model.height} x {model.width} pixels to {model.dim} numbers, {size:.1f} MiB;")

@@ -26,7 +26,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lreid.apps.arguments import DEVICE, option, require_device, require_model, require_path
+from lreid.apps.arguments import DEVICE, flag, option, require_device, require_model, require_path
 from lreid.errors import InputError, counted, naming_keys
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _add_linking(commands: Any) -> None:
     which = "class of the boxes to link (eighth value of a line); repeat the option for more (default: all)"
     option(add, "--class N", which, [], type=int, dest="classes")
     option(add, "--keep-days N", OLD, type=float)
-    add.add_argument("--online", action="store_true", help="link each tracklet after its end, without later tracklets")
+    flag(add, "--online", "link each tracklet after its end, without later tracklets")
     option(add, "--delay S", "with --online: maximum seconds from the end of a tracklet until it is linked", 10.0)
     relink = _command(commands, "relink", "link all tracklets again, and apply the corrections")
     for sub in (add, relink):
@@ -84,7 +84,7 @@ def _add_linking(commands: Any) -> None:
         option(sub, "--threshold T", linked, type=float)
         rate = "share of pairs of different people that may reach the calibrated threshold"
         option(sub, "--false-accept-rate RATE", rate, 0.002)
-        sub.add_argument("--raw", action="store_true", help="do not standardise features per recording")
+        flag(sub, "--raw", "do not standardise features per recording")
 
 
 @naming_keys(device="--device")

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lreid.apps.arguments import option, require_path
+from lreid.apps.arguments import flag, option, require_path
 from lreid.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,23 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid report``."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
     option(parser, "--format", "format of the table", "text", choices=("text", "markdown", "csv", "latex"))
-    parser.add_argument("--each", action="store_true", help="show one row per run instead of means over seeds")
-    parser.add_argument(
-        "--cost", action="store_true", help="add columns for exemplars, training time, peak memory and time per step"
-    )
-    parser.add_argument(
-        "--switches",
-        action="store_true",
-        help="add columns for feature drift and gradients after task switches (needs EVAL.DRIFT_STEPS)",
-    )
+    flag(parser, "--each", "show one row per run instead of means over seeds")
+    flag(parser, "--cost", "add columns for exemplars, training time, peak memory and time per step")
+    switches = "add columns for feature drift and gradients after task switches (needs EVAL.DRIFT_STEPS)"
+    flag(parser, "--switches", switches)
     option(parser, "--html FILE", "also write one page about all runs", type=Path)
-    parser.add_argument(
-        "--images",
-        action="store_true",
-        help="add ranked matches, activation maps and a feature map of the run with the first seed; needs checkpoints "
-        "and data",
-    )
-    parser.add_argument("--blur", action="store_true", help="blur the images on the page")
+    images = "add ranked matches, activation maps and a feature map of the run with the first seed"
+    flag(parser, "--images", f"{images}; needs checkpoints and data")
+    flag(parser, "--blur", "blur the images on the page")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lreid.apps.arguments import DEVICE, option, require_device, require_model, require_path
+from lreid.apps.arguments import DEVICE, flag, option, require_device, require_model, require_path
 from lreid.errors import counted, naming_keys
 
 if TYPE_CHECKING:
@@ -86,35 +86,30 @@ def _add_indexing(commands: Any) -> None:
     for sub in (build, add):
         who = sub.add_mutually_exclusive_group()
         option(who, "--identity NAME", "name of the person in all images")
-        who.add_argument("--no-identities", action="store_true", help="do not read identities from the paths")
+        flag(who, "--no-identities", "do not read identities from the paths")
 
     remove = _command(commands, _remove, "delete images from a gallery")
     remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of the images to delete")
     option(remove, "--identity NAME", "delete all images of this identity")
-    remove.add_argument(
-        "--everywhere", action="store_true", help="also delete the images from other versions of the gallery"
-    )
+    flag(remove, "--everywhere", "also delete the images from other versions of the gallery")
 
     calibrate = _command(
         commands, _calibrate, "set the threshold between enrolled and unknown people", "DIR|CSV", model="optional"
     )
     option(calibrate, "--false-accept-rate RATE", "share of impostors whose score may reach the threshold", 0.01)
     for sub in (build, add, calibrate):
-        sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
+        flag(sub, "--skip-bad", SKIP_BAD)
 
 
 def _add_query(commands: Any) -> None:
     query = _command(commands, _query, "search the gallery for people in images", "IMAGE|DIR|CSV", model="optional")
     option(query, "--top K", "number of matches per image", 10)
     option(query, "--camera NAME", "name of the camera that took all query images")
-    query.add_argument("--other-cameras", action="store_true", help="leave out gallery images from the query's camera")
-    query.add_argument(
-        "--cross-model",
-        action="store_true",
-        help="search with a model that did not build the gallery; the features of both models must be comparable",
-    )
+    flag(query, "--other-cameras", "leave out gallery images from the query's camera")
+    other = "search with a model that did not build the gallery; the features of both models must be comparable"
+    flag(query, "--cross-model", other)
     option(query, "--out DIR", "folder for the results", Path("matches"))
-    query.add_argument("--blur", action="store_true", help="blur the images on the page")
+    flag(query, "--blur", "blur the images on the page")
     for what in ("camera", "identity"):
         for which, word in (("only", "only"), ("not", "no")):
             meaning = f"match {word} images of this {what}; repeat the option to give several"
@@ -147,8 +142,8 @@ def _add_versions(commands: Any) -> None:
         commands, _reindex, "extract all features with a new model, and replace the gallery", model="required"
     )
     restart = "discard an earlier, unfinished reindexing with a different model"
-    reindex.add_argument("--restart", action="store_true", help=restart)
-    reindex.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
+    flag(reindex, "--restart", restart)
+    flag(reindex, "--skip-bad", SKIP_BAD)
     check = _command(commands, _check, "measure what a new model would change in a gallery", model="optional")
     option(check, "--new MODEL", "new model: a checkpoint or zoo:NAME", type=Path, required=True)
     labelled = "labelled images of people, enrolled or not"
@@ -161,8 +156,8 @@ def _add_versions(commands: Any) -> None:
             check, f"--max-{name} P%", f"maximum share of {who}; above this share, the exit status is 3", type=_per_cent
         )
     option(check, "--out DIR", "folder for the results", Path("check"))
-    check.add_argument("--blur", action="store_true", help="blur the images on the page")
-    check.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
+    flag(check, "--blur", "blur the images on the page")
+    flag(check, "--skip-bad", SKIP_BAD)
     _command(commands, _rollback, "return to the previous version of the gallery")
     migrate = _command(commands, _migrate, "copy the gallery to another place")
     migrate.add_argument("to", metavar="TO", help="new gallery, which must not exist yet")

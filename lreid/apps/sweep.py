@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import chain, product
 from pathlib import Path
 
-from lreid.apps.arguments import add_config, checked_config, option, split_pairs
+from lreid.apps.arguments import add_config, checked_config, flag, option, split_pairs
 from lreid.errors import InputError, counted
 
 EPILOG = """These commands run the ablations of DwoPP (BMVC 2022); add --config to choose the benchmark:
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     option(parser, "--vary WORD", values, [], nargs="+", action="append")
     option(parser, "--jobs N", "number of simultaneous runs, each on its own GPU", 1)
-    parser.add_argument("--dry-run", action="store_true", help="only print the commands of the unfinished runs")
+    flag(parser, "--dry-run", "only print the commands of the unfinished runs")
     option(parser, "--out DIR", "folder of the runs and the table", type=Path, required=True)
 
 

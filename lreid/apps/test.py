@@ -18,6 +18,7 @@ from typing import Any
 from lreid.apps.arguments import (
     add_config,
     checked_config,
+    flag,
     option,
     require_model,
     require_path,
@@ -38,15 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--csv FILE", "CSV file that lists your images, with the splits query and gallery", type=Path)
     out = "folder for test.json and ranked.html (default: RUN/test, one subfolder per test set)"
     option(parser, "--out DIR", out, type=Path)
-    parser.add_argument("--rerank", action="store_true", help="also report metrics with k-reciprocal re-ranking")
-    parser.add_argument("--expand", action="store_true", help="also report metrics with query expansion")
+    flag(parser, "--rerank", "also report metrics with k-reciprocal re-ranking")
+    flag(parser, "--expand", "also report metrics with query expansion")
     option(parser, "--adapt-norm", "also report metrics of features standardised per camera", choices=("features",))
-    parser.add_argument(
-        "--cross-model",
-        action="store_true",
-        help="also report the mAP for each pair of a model that extracts the queries and a model of the gallery",
-    )
-    parser.add_argument("--blur", action="store_true", help="blur the images on the page")
+    pairs = "also report the mAP for each pair of a model that extracts the queries and a model of the gallery"
+    flag(parser, "--cross-model", pairs)
+    flag(parser, "--blur", "blur the images on the page")
 
 
 def run(args: argparse.Namespace) -> None:

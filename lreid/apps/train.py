@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from lreid.apps.arguments import add_config, checked_config, option, require_device, require_path
+from lreid.apps.arguments import add_config, checked_config, flag, option, require_device, require_path
 from lreid.errors import InputError
 
 SHORT = {  # options that set a config key, with the key and the help text
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out = "run folder (default: runs/BENCHMARK-METHOD-seedN; if it exists, lreid adds a number)"
     option(parser, "--out DIR", out, type=Path)
     option(parser, "--options METHOD", "print the options of the method METHOD, and do not train")
-    parser.add_argument("--resume", action="store_true", help="resume from the last checkpoint of the run folder")
+    flag(parser, "--resume", "resume from the last checkpoint of the run folder")
 
 
 def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:

@@ -15,7 +15,7 @@ weights. LREID_ZOO_MIRROR is an address from which lreid first tries to download
 import argparse
 from pathlib import Path
 
-from lreid.apps.arguments import option
+from lreid.apps.arguments import flag, option
 from lreid.errors import InputError
 
 
@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("run", type=Path, metavar="RUN", help="run folder")
     sub.add_argument("name", metavar="NAME", help="name of the entry")
     option(sub, "--title", "one-line title of the model (default: method and benchmark)", "")
-    sub.add_argument("--half", action="store_true", help="store the weights as 16-bit floats")
-    sub.add_argument("--start-only", action="store_true", help="mark the model as initial weights for training")
+    flag(sub, "--half", "store the weights as 16-bit floats")
+    flag(sub, "--start-only", "mark the model as initial weights for training")
     option(sub, "--trained-on TEXT", "source of the training images (default: names of the data sets)", "")
     option(sub, "--limits TEXT", "limits of the model, and uses to avoid", "")
     licence = "licence of the weights, such as MIT; research-only if the training images are for research"

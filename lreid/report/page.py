@@ -8,17 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from lreid.errors import counted
-from lreid.report.chart_sections import (
-    accuracy,
-    accuracy_within_tasks,
-    alignment,
-    drift,
-    feature_gradients,
-    forgetting,
-    gallery_curves,
-    learning_curves,
-    losses,
-)
+from lreid.report import chart_sections
 from lreid.report.identities import Pictures, hardest, identity_forgetting
 from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, once, panel, render
 from lreid.report.tables import (
@@ -425,17 +415,17 @@ def _searched(config: dict[str, Any]) -> str | None:
 
 # In the order of a page; for each benchmark, a section is left out if the runs have no values for it.
 SECTIONS = (
-    learning_curves,
+    chart_sections.learning_curves,
     results_matrix,
     past_galleries,
-    gallery_curves,
-    accuracy,
-    accuracy_within_tasks,
-    alignment,
-    forgetting,
-    losses,
-    drift,
-    feature_gradients,
+    chart_sections.gallery_curves,
+    chart_sections.accuracy,
+    chart_sections.accuracy_within_tasks,
+    chart_sections.alignment,
+    chart_sections.forgetting,
+    chart_sections.losses,
+    chart_sections.drift,
+    chart_sections.feature_gradients,
 )
 PICTURED = (identity_forgetting, hardest)  # sections that may have images
 FACTS = (made_by, config_differences, protocol)
