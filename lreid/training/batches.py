@@ -73,17 +73,20 @@ class Batching:
         if self.stream.SEGMENT or method.batches == "stream":
             return self._stream(method, task, labels, common)
         common |= {"task_name": task.name, "passes": self.train.EPOCH_COVERS}
+        episode, batch = self.episode, self.batch
         sampler: IdentitySampler
         if method.batches == "episodes":
-            keys = self.episode
-            shape: dict[str, Any] = {
-                "identities": keys.IDENTITIES,
-                "num_support": keys.SUPPORT,
-                "num_query": keys.QUERY,
-            }
-            sampler = EpisodeSampler(labels, **shape, **common)
+            common |= {"num_support": episode.SUPPORT, "num_query": episode.QUERY}
+            sampler = EpisodeSampler(labels, identities=episode.IDENTITIES, **common)
+        elif batch.OTHER_CAMERAS:
+            common |= {"images": batch.IMAGES, "neighbours": batch.NEIGHBOURS}
+            cameras = [record.camid for record in records]
+            sampler = CameraSampler(labels, cameras=cameras, identities=batch.IDENTITIES, **common)
         else:
-            sampler = self._identities(labels, [record.camid for record in records], common)
+            if batch.NEIGHBOURS > 1:
+                fault = f"is {batch.NEIGHBOURS}, but batches ignore cameras; set BATCH.OTHER_CAMERAS True"
+                raise ArgumentError("neighbours", fault)
+            sampler = IdentitySampler(labels, identities=batch.IDENTITIES, images=batch.IMAGES, **common)
         images = sampler.images_per_batch
         if _is_too_small(images, method):
             raise ArgumentError(
@@ -114,17 +117,6 @@ class Batching:
                 f"which BatchNorm cannot normalise; {remedy}",
             )
         return stream
-
-    def _identities(self, labels: Sequence[int], cameras: Sequence[int], common: dict[str, Any]) -> IdentitySampler:
-        keys = self.batch
-        shape: dict[str, Any] = {"identities": keys.IDENTITIES, "images": keys.IMAGES}
-        if keys.OTHER_CAMERAS:
-            return CameraSampler(labels, cameras=cameras, neighbours=keys.NEIGHBOURS, **shape, **common)
-        if keys.NEIGHBOURS > 1:
-            raise ArgumentError(
-                "neighbours", f"is {keys.NEIGHBOURS}, but batches ignore cameras; set BATCH.OTHER_CAMERAS True"
-            )
-        return IdentitySampler(labels, **shape, **common)
 
     def replayed(self, pixels: Sequence[np.ndarray], *, seed: int, progress: float) -> Tensor:
         """Augment images (n, H, W, 3) uint8 from a method's memory like training images; return (n, 3, H, W)."""
