@@ -1,4 +1,4 @@
-"""Some GPUs of faiss on a machine without one: indexes that take and find what faiss's GPU indexes do."""
+"""Simulated GPUs for faiss: indexes that accept and return what faiss's GPU indexes do."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import faiss
 import numpy as np
 
-MOST = 2048  # images that a GPU finds for a query
-CODES = {1, 2, 3, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96}  # of an image, as GpuIndexIVFPQ.cu has them
-SHARED = 48 * 2**10  # bytes of tables that a block of threads holds, as on an H200
+MOST = 2048  # maximum number of images that a GPU returns per query
+CODES = {1, 2, 3, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96}  # codes per image, from GpuIndexIVFPQ.cu
+SHARED = 48 * 2**10  # bytes of lookup tables that a block of threads holds, as on an H200
 
 
 class OnGpu:
-    """A copy of an index that counts its searches. It neither filters nor searches by radius."""
+    """A copy of an index that counts its searches; it supports neither filters nor range searches."""
 
     searches = 0
 
@@ -34,16 +34,8 @@ class OnGpu:
         return self.index.search(queries, k)
 
 
-def pretend_gpus(patch: Any, count: int) -> list[int]:
-    """Lets faiss see some GPUs while ``patch`` lasts.
-
-    Args:
-        patch: pytest's ``monkeypatch``.
-        count: of the GPUs.
-
-    Returns:
-        The number of the GPU of every copy that is made.
-    """
+def simulate_gpus(patch: Any, count: int) -> list[int]:
+    """Let faiss see ``count`` GPUs while ``patch`` lasts; return a list that gets the number of each copy's GPU."""
     copied: list[int] = []
 
     def copy(resources: Any, gpu: int, index: Any, options: Any) -> OnGpu:
@@ -58,7 +50,6 @@ def pretend_gpus(patch: Any, count: int) -> list[int]:
 
     made: dict[str, Any] = {
         "StandardGpuResources": object,
-        "GpuClonerOptions": SimpleNamespace,
         "GpuMultipleClonerOptions": SimpleNamespace,
         "index_cpu_to_gpu": copy,
         "index_cpu_to_gpu_multiple_py": share,

@@ -1,21 +1,21 @@
-"""Rank features on a GPU through a flat index, on the GPU and on the CPU: ``python index.py``."""
+"""Rank features on a GPU with a flat index on the GPU or the CPU: ``python index.py``."""
 
 import numpy as np
 import pytest
 import torch
-from faiss_gpus import OnGpu, pretend_gpus
+from faiss_gpus import OnGpu, simulate_gpus
 from simulated import SimulatedCUDA
 
 from lreid.retrieval import FaissIndex, evaluate
 
 rng = np.random.default_rng(0)
 features = [torch.from_numpy(rng.integers(-2, 3, (count, 8)).astype(np.float32)) for count in (10, 2500)]
-# Every comparison of a match is some operators of the device, so there are few matches per query.
+# Comparing a match takes several operators of the device, so there are few matches per query.
 labels = [rng.integers(-9, 99, count).clip(-1) for count in (10, 2500)]
 labels += [rng.integers(0, 3, count) for count in (10, 2500)]
 
 with SimulatedCUDA(), pytest.MonkeyPatch.context() as patch:
-    copied = pretend_gpus(patch, 1)
+    copied = simulate_gpus(patch, 1)
     placed = [each.to("cuda") for each in features]
     for metric in ("cosine", "euclidean"):
         exact = evaluate(*placed, *labels, metric=metric)

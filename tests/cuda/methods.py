@@ -1,6 +1,6 @@
-"""Whole runs on the simulated device, beside the same on the CPU: ``python methods.py FOLDER METHOD …``.
+"""Compare runs on the simulated device with runs on the CPU: ``python methods.py FOLDER METHOD …``.
 
-A line of JSON for each method: which figures are not the CPU's, and the waits of each training step, by task.
+Print a line of JSON per method: the metrics that differ, and the waits of each training step, by task.
 """
 
 import functools
@@ -33,7 +33,7 @@ SMALL = {
     "TRAIN.EPOCHS": 2,
 }
 STYLE = {"METHOD.STYLE_STEPS": 1, "METHOD.STYLE_BATCH": 2}
-OPTIONS = {  # what takes long by default
+OPTIONS = {  # smaller than the defaults, which take long
     "dask": STYLE,
     "dkp_pp": STYLE,
     "gdumb": {"METHOD.PASSES": 2},
@@ -44,7 +44,7 @@ KEPT = ("mAP", "rank1", "loss_history", "identity_ap", "exemplars", "images_trai
 
 @contextmanager
 def counted_steps(device: SimulatedCUDA) -> Iterator[dict[int, list[Counter[str]]]]:
-    """Gets the waits of each training step, by task."""
+    """Collect the waits of each training step, by task."""
     waits: dict[int, list[Counter[str]]] = {}
     plain = Trainer.step
 
@@ -61,7 +61,7 @@ def counted_steps(device: SimulatedCUDA) -> Iterator[dict[int, list[Counter[str]
 
 
 def compare(method: str, folder: Path) -> dict[str, Any]:
-    """A run on the CPU, and one on the device that breaks off within the second task and goes on."""
+    """Run on the CPU, and on the device with an interruption in the second task."""
     keys = FEW | {"METHOD.NAME": method} | OPTIONS.get(method, {})
     expected = train(tiny_config(SMALL, keys, DEVICE="cpu", TRAIN__CHECKPOINT_MINUTES=60), folder / "cpu")
     cfg = tiny_config(SMALL, keys, DEVICE="cuda")

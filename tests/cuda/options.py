@@ -1,4 +1,4 @@
-"""What a GPU is told by options of training, and what it keeps: ``python options.py FOLDER``."""
+"""Effects of training options on a GPU: ``python options.py FOLDER``."""
 
 import math
 import os
@@ -24,8 +24,8 @@ TF32 = {"TRAIN.PRECISION": "tf32", "TRAIN.DETERMINISTIC": True}
 FP16 = {"TRAIN.PRECISION": "fp16", "TRAIN.OPTIMIZER": "sgd", "TRAIN.MOMENTUM": 0.9, "TRAIN.LR": 1e-4}
 
 
-class Watching(SimulatedCUDA):
-    """Notes how exact the gradients of convolutions are."""
+class PrecisionRecorder(SimulatedCUDA):
+    """Record the precision of the gradients of convolutions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,9 +37,9 @@ class Watching(SimulatedCUDA):
         return super().__torch_dispatch__(func, *rest)
 
 
-def rounding_is_that_of_training_alone(folder: Path, device: Watching) -> None:
-    """And of its previous models; not that of features."""
-    forward: set[tuple[bool, str]] = set()  # in training, and how exact
+def tf32_is_used_only_in_training(folder: Path, device: PrecisionRecorder) -> None:
+    """Previous models of a method are used in training, too."""
+    forward: set[tuple[bool, str]] = set()  # whether in training, and the precision
 
     def look(module: nn.Module, *_: Any) -> None:
         if isinstance(module, nn.Conv2d):
@@ -53,14 +53,14 @@ def rounding_is_that_of_training_alone(folder: Path, device: Watching) -> None:
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] and not torch.are_deterministic_algorithms_enabled()
 
 
-def fp16_makes_no_step_wait(folder: Path, device: SimulatedCUDA) -> None:
+def fp16_steps_do_not_wait_for_the_device(folder: Path, device: SimulatedCUDA) -> None:
     with counted_steps(device) as waits:
         train(tiny_config(SMALL, FEW, FP16, METHOD__NAME="bot_ft", DEVICE="cuda"), folder / "fp16")
     assert {task: [sum(step.values()) for step in steps] for task, steps in waits.items()} == {0: 4 * [0], 1: 4 * [0]}
 
 
-def fused_sgd_bears_a_first_step_that_is_left_out() -> None:
-    """Whose momentum would else be what happened to be in memory."""
+def fused_sgd_works_after_a_skipped_first_step() -> None:
+    """Otherwise its momentum would be uninitialised memory."""
     method = build_method("dmml_ft", Embedder("few", height=32, width=16).to(CUDA))
     updates = Updates(method, TrainSection(OPTIMIZER="sgd", MOMENTUM=0.9, WEIGHT_DECAY=0.0, PRECISION="fp16"))
     updates.set_rates(lambda first: 0.1)
@@ -75,7 +75,7 @@ def fused_sgd_bears_a_first_step_that_is_left_out() -> None:
             torch.testing.assert_close(each.detach(), old - moved)
 
 
-def its_random_state_is_kept() -> None:
+def random_state_of_the_device_is_saved_and_restored() -> None:
     torch.cuda.manual_seed(7)
     state, drawn = random_state(), torch.cuda.get_rng_state()
     torch.cuda.manual_seed(8)
@@ -85,8 +85,8 @@ def its_random_state_is_kept() -> None:
 
 
 if __name__ == "__main__":
-    with Watching() as simulated:
-        rounding_is_that_of_training_alone(Path(sys.argv[1]), simulated)
-        fp16_makes_no_step_wait(Path(sys.argv[1]), simulated)
-        fused_sgd_bears_a_first_step_that_is_left_out()
-        its_random_state_is_kept()
+    with PrecisionRecorder() as simulated:
+        tf32_is_used_only_in_training(Path(sys.argv[1]), simulated)
+        fp16_steps_do_not_wait_for_the_device(Path(sys.argv[1]), simulated)
+        fused_sgd_works_after_a_skipped_first_step()
+        random_state_of_the_device_is_saved_and_restored()

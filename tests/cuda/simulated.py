@@ -23,35 +23,35 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 HERE = Path(__file__).resolve().parent
-# The headers of a wheel lack one file, whose words mean nothing to a compiler of C.
+# The headers of the wheel lack one file, whose macros a C compiler does not need.
 WORDS = ("__host__", "__device__", "__device_builtin__", "__cudart_builtin__", "CUDARTAPI")
 WORDS += ("__device_builtin_texture_type__", "__device_builtin_surface_type__")
 ALIGNED = "(n)=__attribute__((aligned(n)))"
 
-# The driver copies so much of pageable memory aside before a call returns; of more, the host may wait for the device
-# ("Asynchronous Concurrent Execution" in the CUDA C++ Programming Guide).
+# The driver stages up to this many bytes of pageable memory before a call returns; for more, the host may wait for the
+# device ("Asynchronous Concurrent Execution" in the CUDA C++ Programming Guide).
 STAGED = 64 << 10
-# These allocate, or look at what is no memory of the device: they need no kernel.
+# These operators allocate memory or read only metadata, so they need no kernel.
 NATIVE = {
     *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_"),
     *("is_pinned", "_pin_memory", "record_stream", "lift_fresh", "_unsafe_view", "is_same_size"),
 }
-# What these give, or its size, is needed by the host.
+# The host needs the result of these operators, or its size.
 ANSWERS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "bincount", "equal"}
 INDEXED = {"index", "index_put", "index_put_", "_index_put_impl_"}
-# Beside those that work on each number by itself, these take a single number that lies on the host.
+# Besides pointwise operators, these accept a single number on the host.
 WITH_HOST_NUMBER = {"masked_fill", "masked_fill_", "where", "fill_", "lerp", "lerp_"}
 
 
 class WrongDevice(RuntimeError):
-    """What a CUDA kernel would refuse."""
+    """Operands that a CUDA kernel would refuse."""
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """That of a process with a simulated device, whose runtime is compiled into a folder.
+    """Return the environment of a process with a simulated device, whose runtime is compiled into a folder.
 
     Raises:
-        LookupError: it cannot be had here; the message says why.
+        LookupError: the device cannot be simulated here; the message says why.
     """
     if torch.version.cuda is None or not torch.version.cuda.startswith("13."):
         raise LookupError(f"torch was built for CUDA {torch.version.cuda}, and what is simulated is CUDA 13")
@@ -117,7 +117,7 @@ class SimulatedCUDA(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        torch.backends.cudnn.enabled = False  # its operators would have to be computed, too
+        torch.backends.cudnn.enabled = False  # its operators are not simulated
         self.waits: list[str] = []
         runtime = ctypes.CDLL(None)
         self._in_runtime = ctypes.c_long.in_dll(runtime, "simulated_waits")
@@ -165,7 +165,7 @@ class SimulatedCUDA(TorchDispatchMode):
         self.waits.append(f"{what} @ {_place()}")
 
     def _note_runtime(self, name: str) -> None:
-        """Waits in the C++ of torch that no operator tells of, such as those of ``torch.tensor(…, device="cuda")``."""
+        """Count waits in the C++ code of torch, such as those of ``torch.tensor(…, device="cuda")``."""
         for _ in range(self._in_runtime.value - self._seen):
             self._wait(f"before {name}")
         self._seen = self._in_runtime.value
@@ -192,7 +192,7 @@ class SimulatedCUDA(TorchDispatchMode):
 
     def _check(self, operator: Operator, args: Any, tensors: list[Tensor]) -> None:
         host, name = [each for each in tensors if not each.is_cuda], operator.name
-        if name in INDEXED:  # by what is on the host is a wait, but no mistake
+        if name in INDEXED:  # an index on the host causes a wait, but is valid
             host = [each for each in (args[0], *args[2:3]) if not each.is_cuda and each.ndim]
         elif operator.pointwise or name in WITH_HOST_NUMBER:
             host = [each for each in host if each.ndim]
@@ -202,7 +202,7 @@ class SimulatedCUDA(TorchDispatchMode):
 
 
 def _on_host(tensor: Tensor) -> Tensor:
-    """A CPU tensor in the same memory."""
+    """Return a CPU tensor in the same memory."""
     storage = tensor.untyped_storage()
     if not tensor.is_cuda:
         return tensor
@@ -215,14 +215,14 @@ def _on_host(tensor: Tensor) -> Tensor:
 
 
 def _on_device(tensor: Tensor) -> Tensor:
-    """A CUDA tensor with the same numbers."""
+    """Return a CUDA tensor with the same numbers."""
     placed = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cuda")
     _on_host(placed).copy_(tensor)
     return placed
 
 
 def _computed(func: Any, operator: Operator, args: Any, kwargs: dict[str, Any], wanted: torch.device | None) -> Any:
-    """An operator's result, where it belongs: what is written to is given back as it came."""
+    """Compute an operator on the host, and return its result on the device; written arguments are returned as such."""
     here = {name: _changed(value, _on_host) for name, value in kwargs.items()}
     if wanted is not None:
         here["device"] = torch.device("cpu")
@@ -240,21 +240,21 @@ def _computed(func: Any, operator: Operator, args: Any, kwargs: dict[str, Any], 
 
 
 def _tensors_in(values: Any) -> list[Tensor]:
-    """The tensors among arguments, also in lists of them."""
+    """Return all tensors in arguments, also in nested lists."""
     if isinstance(values, Tensor):
         return [values]
     return [each for value in values for each in _tensors_in(value)] if isinstance(values, (list, tuple)) else []
 
 
 def _changed(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A value with a function applied to its tensors."""
+    """Apply a function to all tensors in a value."""
     if isinstance(value, Tensor):
         return change(value)
     return type(value)([_changed(each, change) for each in value]) if isinstance(value, (list, tuple)) else value
 
 
 def _place() -> str:
-    """The innermost line of lreid at hand."""
+    """Return the innermost line of lreid in the call stack."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         _, found, file = frame.f_code.co_filename.rpartition("/lreid/")

@@ -1,4 +1,4 @@
-"""Galleries searched by a GPU: what is asked of faiss, on a machine that pretends to have one."""
+"""Galleries that are searched on a simulated GPU."""
 
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,17 @@ from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery
 
 faiss = pytest.importorskip("faiss")
-from faiss_gpus import OnGpu, pretend_gpus  # noqa: E402
+from faiss_gpus import OnGpu, simulate_gpus  # noqa: E402
 
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Numbers of the GPUs to which an index was copied, of two."""
-    return pretend_gpus(monkeypatch, 2)
+    """Numbers of the GPUs, 0 or 1, to which indexes were copied."""
+    return simulate_gpus(monkeypatch, 2)
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_gpu_finds_what_no_filter_narrows(gpus: list[int], tmp_path: Path, shards: int) -> None:
+def test_gpu_runs_only_searches_without_filter(gpus: list[int], tmp_path: Path, shards: int) -> None:
     features = vectors(60)
     plain, on_gpu = (
         Gallery.build(
@@ -32,7 +32,7 @@ def test_the_gpu_finds_what_no_filter_narrows(gpus: list[int], tmp_path: Path, s
     assert gpus == shards * [1]
 
     def same(k: int, **more: Any) -> int:
-        """Searches both, and gives the number of searches by the GPU."""
+        """Compare both searches, and return the number of searches on the GPU."""
         before = OnGpu.searches
         found = [each.search(features[:7], k, model="a1", **more) for each in (plain, on_gpu)]
         np.testing.assert_array_equal(found[0].keys, found[1].keys)
@@ -56,13 +56,13 @@ def test_the_gpu_finds_what_no_filter_narrows(gpus: list[int], tmp_path: Path, s
 
 
 @pytest.mark.parametrize(
-    ("kind", "device", "told"),
+    ("kind", "device", "fault"),
     [
         ("flat", "cuda:2", "device is GPU 2, but faiss sees 2 GPUs"),
         ("flat", "gpu", "device is 'gpu'"),
         ("hnsw", "cuda", "device is a GPU, but IndexHNSWFlat runs only on the CPU"),
     ],
 )
-def test_what_a_gpu_cannot_do_is_refused(gpus: list[int], kind: str, device: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_unsupported_devices_are_refused(gpus: list[int], kind: str, device: str, fault: str) -> None:
+    with pytest.raises(InputError, match=fault):
         Gallery.build(vectors(60), names(60), model="a1", kind=kind, device=device)

@@ -14,7 +14,7 @@ from lreid.retrieval import FaissIndex, cost_of, evaluate
 from lreid.retrieval.scores import Scorer
 
 faiss = pytest.importorskip("faiss")
-from faiss_gpus import OnGpu, pretend_gpus  # noqa: E402
+from faiss_gpus import OnGpu, simulate_gpus  # noqa: E402
 
 FEW = np.eye(8, dtype=np.float32)
 
@@ -41,7 +41,7 @@ def test_flat_index_on_gpus_gives_the_exact_metrics(
     monkeypatch: pytest.MonkeyPatch, device: str, num_gallery: int, gpus: list[int], metric: Any
 ) -> None:
     """A GPU returns 2048 images per query, so a larger gallery is divided, also among GPUs."""
-    copied = pretend_gpus(monkeypatch, 2)
+    copied = simulate_gpus(monkeypatch, 2)
     images = problem(num_gallery)
     search = FaissIndex(device=device).over(images[1], metric)
     same(evaluate(*images, metric=metric, search=search), evaluate(*images, metric=metric))
@@ -61,7 +61,7 @@ def test_other_indexes_are_copied_to_one_gpu_or_divided_among_several(monkeypatc
         ("hnsw", "auto", 600, []),
         ("flat", "cpu", 600, []),
     ]:
-        copied = pretend_gpus(monkeypatch, 2)
+        copied = simulate_gpus(monkeypatch, 2)
         same(
             evaluate(*images, search=FaissIndex(index, depth, device).over(images[1], "cosine")),
             evaluate(*images, search=FaissIndex(index, depth, "cpu").over(images[1], "cosine")),
@@ -70,7 +70,7 @@ def test_other_indexes_are_copied_to_one_gpu_or_divided_among_several(monkeypatc
 
 
 def test_vectors_in_16_bits_give_rounded_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_gpus(monkeypatch, 2)
+    simulate_gpus(monkeypatch, 2)
     rng = np.random.default_rng(0)
     images = (rng.standard_normal((20, 64)), 40 + rng.standard_normal((500, 64)), *problem(500)[2:])
     images = (*images[:2], rng.integers(0, 9, 20), *images[3:4], rng.integers(0, 3, 20), *images[5:])
@@ -105,7 +105,7 @@ def test_vectors_in_16_bits_give_rounded_scores(monkeypatch: pytest.MonkeyPatch)
 def test_unsupported_settings_are_refused_before_training(
     monkeypatch: pytest.MonkeyPatch, gpus: int, keys: dict[str, str], fault: str
 ) -> None:
-    pretend_gpus(monkeypatch, gpus)
+    simulate_gpus(monkeypatch, gpus)
     cfg = load_config((), [word for key, value in keys.items() for word in (f"EVAL.{key}", value)], report=False)
     with pytest.raises(InputError, match=f"^{fault}") as error, naming_index_keys():
         index = index_of(cfg)
@@ -123,16 +123,16 @@ def test_missing_faiss_names_the_extra_of_the_device(monkeypatch: pytest.MonkeyP
 
 
 def test_16_bits_without_a_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_gpus(monkeypatch, 0)
+    simulate_gpus(monkeypatch, 0)
     with pytest.raises(InputError, match="^index_float16 is True"):
         FaissIndex(float16=True).over(FEW, "cosine")
-    pretend_gpus(monkeypatch, 1)
+    simulate_gpus(monkeypatch, 1)
     with pytest.raises(InputError, match="^index_device is a GPU, but IndexHNSWFlat"):
         FaissIndex("hnsw", float16=True).over(FEW, "cosine")
 
 
 def test_failed_copy_to_a_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_gpus(monkeypatch, 2)
+    simulate_gpus(monkeypatch, 2)
 
     def refuse(*_: Any) -> None:
         raise RuntimeError("Error in void faiss::gpu::f() at /project/f.cu:12: Error: 'x' failed: out of memory")
