@@ -149,11 +149,7 @@ class FaissStore:
 
     @classmethod
     def load(cls, path: Path, memory_map: bool) -> FaissStore:
-        """Read the file that :meth:`save` wrote.
-
-        Raises:
-            InputError: see :func:`lreid.gallery.gallery_file.read_gallery`.
-        """
+        """Read the file that :meth:`save` wrote."""
         indexes, header, arrays, seen = read_gallery(path, memory_map)
         columns = {name: arrays[name] for name in COLUMNS}
         labels = Rows(**columns, paths=np.array(header.pop("paths"), dtype=object))

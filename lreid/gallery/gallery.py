@@ -73,11 +73,7 @@ class Matches:
         return self.known.sum(1) == 0
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return a table of matches: the attributes, the number of the ``query`` (from 0), and the ``rank`` (from 1).
-
-        Raises:
-            InputError: pandas is not installed.
-        """
+        """Return a table of matches: attributes, number of the ``query`` (from 0), and ``rank`` (from 1)."""
         pandas = Extra("pandas", "pandas").load()
         query, rank = np.nonzero(self.keys >= 0)
         names = ("paths", "ids", "cams", "times", "scores", "known")
@@ -118,11 +114,7 @@ class Gallery:
         return f"Gallery({len(self)} images, {self.width} numbers each, {about.kind}, model {about.model}, {threshold})"
 
     def count(self, where: Filter) -> int:
-        """Number of images that a filter allows.
-
-        Raises:
-            InputError: the filter contains a name that is not in the gallery.
-        """
+        """Number of images that a filter allows."""
         return self.store.count(self._numbered(where))
 
     def _numbered(self, where: Filter) -> Filter:
@@ -161,11 +153,7 @@ class Gallery:
         return self.store.width
 
     def features(self, keys: np.ndarray) -> np.ndarray:
-        """Return the unit vectors ``(N, D)`` float32 of images, by their keys.
-
-        Raises:
-            InputError: the gallery is of the kind ``ivfpq``, which stores no features, or a key does not exist.
-        """
+        """Return the unit vectors ``(N, D)`` float32 of images, by their keys; an ``ivfpq`` gallery stores none."""
         return self.store.vectors(np.asarray(keys, dtype=np.int64))
 
     def holds(self, paths: Files) -> np.ndarray:

@@ -52,22 +52,14 @@ Stamp = tuple[int, ...]  # identity and state of a file, as the operating system
 
 
 def stamp(path: str | Path | int) -> Stamp:
-    """Return a value that changes when a file, given by path or descriptor, is replaced or changed.
-
-    Raises:
-        OSError: the file does not exist.
-    """
+    """Return a value that changes when a file, given by path or descriptor, is replaced or changed."""
     status = os.stat(path)
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @contextmanager
 def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
-    """Lock a file within a context, so that no other process of lreid can replace it.
-
-    Raises:
-        InputError: the file was replaced or changed: its stamp is not ``seen``.
-    """
+    """Lock a file within a context, so that no other process of lreid can replace it; its stamp must be ``seen``."""
     with ExitStack() as stack:
         try:
             stack.enter_context(only_one_process(path))
@@ -135,11 +127,7 @@ def write_gallery(
 
 
 def require_gallery(path: Path) -> None:
-    """Refuse a file that does not look like a gallery, before lreid replaces or deletes it.
-
-    Raises:
-        InputError: the file is not a gallery.
-    """
+    """Refuse a file that does not look like a gallery, before lreid replaces or deletes it."""
     with suppress(OSError, zipfile.BadZipFile):
         if path.is_file():  # opening a pipe would block
             with zipfile.ZipFile(path) as archive:

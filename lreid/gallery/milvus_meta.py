@@ -60,11 +60,7 @@ class Meta:
             self._stored_names[what] = set(names)
 
     def read(self, where: str) -> tuple[About, int]:
-        """Return the properties of a gallery and the length of its features.
-
-        Raises:
-            InputError: another version of lreid made the gallery.
-        """
+        """Return the properties of a gallery and the length of its features."""
         self.connection("load_collection", self.collection)
         header: dict[str, Any] = {}
         names: dict[str, dict[int, str]] = {}

@@ -108,11 +108,7 @@ class Store(Protocol):
         """Labels of all images, ordered by key."""
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """Return the features ``(N, D)`` float32 of images.
-
-        Raises:
-            InputError: this kind of gallery stores no features, or an image does not exist.
-        """
+        """Return the features ``(N, D)`` float32 of images, or refuse if the gallery stores only codes."""
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
         """Return the best images that a filter allows, for queries ``(Q, D)`` float32 of unit length.
@@ -133,11 +129,7 @@ class Store(Protocol):
 
 
 def require_keys(keys: np.ndarray, there: np.ndarray) -> None:
-    """Check that images with these keys exist.
-
-    Raises:
-        InputError: a key does not exist; the message names it.
-    """
+    """Check that images with these keys exist."""
     missing = keys[~np.isin(keys, there)]
     if len(missing):
         raise InputError(f"key {missing[0]}: no image in the gallery has this key; use keys from labels or matches")
@@ -150,11 +142,7 @@ def hash_of(text: str) -> int:
 
 
 def names_of(paths: Files) -> list[str]:
-    """Convert names of images to text; ``Path("a.jpg")`` and ``"a.jpg"`` name the same image.
-
-    Raises:
-        InputError: ``paths`` is neither one name nor a list of names.
-    """
+    """Convert names of images to text; ``Path("a.jpg")`` and ``"a.jpg"`` name the same image."""
     if isinstance(paths, (str, os.PathLike)):
         return [str(paths)]
     if isinstance(paths, bytes) or not isinstance(paths, Iterable):

@@ -55,9 +55,6 @@ def as_comparable(
     Args:
         query_features, gallery_features: see :func:`as_features`. If either array is float64, both results are float64.
         device: target device, or ``None`` for the device of the gallery features.
-
-    Raises:
-        InputError: an array is invalid (see :func:`as_features`), or query and gallery features have different lengths.
     """
     gallery = as_features(gallery_features, "gallery features", device)
     queries = as_features(query_features, "query features", gallery.device)
@@ -71,11 +68,7 @@ def as_comparable(
 
 
 def unit_rows(features: Tensor, name: str) -> Tensor:
-    """Scale the rows ``(N, D)`` to unit length in a copy; a zero vector stays zero.
-
-    Raises:
-        InputError: see :func:`squared_norms`.
-    """
+    """Scale the rows ``(N, D)`` to unit length in a copy; a zero vector stays zero."""
     features, inverse = directions(features, name)
     return features * inverse[:, None]
 
@@ -85,9 +78,6 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
     Very short rows are scaled up in a copy of the features, because their squares would lose precision or become 0.
     Without very short rows, the features are not copied.
-
-    Raises:
-        InputError: see :func:`squared_norms`.
     """
     squares = squared_norms(features, name)
     limits = torch.finfo(squares.dtype)
@@ -106,9 +96,6 @@ def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
     Distances are computed from dot products, which can lose digits in float32. The result is therefore float64 in two
     cases. First, features are much nearer to each other than to zero (checked with up to 256 gallery images), so that
     subtraction cancels most digits. Second, a feature is nearly zero, so that its square loses digits.
-
-    Raises:
-        InputError: see :func:`squared_norms`.
     """
     squared_norms(queries, "query features")  # raises if a value is not finite
     squares = squared_norms(gallery, "gallery features")  # (G,)

@@ -47,9 +47,6 @@ class CameraNorm:
             features: (N, D) floats, array or tensor.
             cameras: (N,) integers. An image whose camera is missing or negative counts only for the statistics over all
                 images.
-
-        Raises:
-            InputError: the arrays are invalid, or features are not finite.
         """
         units = _units(features)
         labels = as_labels(cameras, "cameras", len(units))
@@ -69,9 +66,6 @@ class CameraNorm:
 
         Returns:
             (n, D) float32.
-
-        Raises:
-            InputError: the arrays are invalid, or features are not finite.
         """
         units = _units(features)
         labels = as_labels(cameras, "cameras", len(units))

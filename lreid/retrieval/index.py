@@ -196,12 +196,7 @@ class FaissSearch:
         return sum(sizes) / 2**20
 
     def _vectors(self, queries: Tensor) -> tuple[np.ndarray, Tensor]:
-        """Return query vectors (B, D) float32 and their norms (B, 1), which are squared if the metric is a distance.
-
-        Raises:
-            InputError: a query is so much longer than the gallery's features that its distance to them overflows
-                float32.
-        """
+        """Return query vectors (B, D) float32 and their norms (B, 1), which are squared if the metric is a distance."""
         queries = queries.cpu()
         if self.euclidean:
             vectors = (queries / self.scale).float()

@@ -58,9 +58,6 @@ def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
 
     Returns:
         Scores of the S genuine pairs ``(S,)`` and of the N impostor pairs ``(N,)``, both float32 in arbitrary order.
-
-    Raises:
-        InputError: the labels are invalid.
     """
     query, gallery = comparable(query, gallery, score.shape)
     of_one, of_two = [], []
@@ -88,9 +85,6 @@ def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
     Returns:
         Best scores for the query's own and for other identities, each ``(Q,)`` float32; -inf if the gallery has no such
         image.
-
-    Raises:
-        InputError: the labels are invalid.
     """
     query, gallery = comparable(query, gallery, score.shape)
     own, others = np.full((2, len(query)), -np.inf, dtype=np.float32)

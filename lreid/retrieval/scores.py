@@ -74,9 +74,6 @@ class Scorer:
 
     Attributes:
         scale: ``(G,)`` positive factors of the scores (1 / norm of each gallery row), or None for distances.
-
-    Raises:
-        InputError: the metric is unknown, or features are not finite.
     """
 
     def __init__(self, queries: Tensor, gallery: Tensor, metric: Metric):
