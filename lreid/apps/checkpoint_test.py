@@ -94,9 +94,6 @@ def score_checkpoints(
         before it ranks. The list ``hardest`` contains the queries with the lowest AP by the last checkpoint. The entry
         ``cross_model`` contains matrices ``mAP`` and ``rank1`` with a row per model that extracts queries. Other
         keys are ``tests``, ``metric``, ``ap`` and ``notes``.
-
-    Raises:
-        InputError: a checkpoint, the config, the data or the combination of arguments is invalid.
     """
     checkpoints = _named(_checkpoints_in(paths))
     cfg = _test_config(checkpoints, config, overrides, image_list=images is not None)
@@ -187,10 +184,8 @@ def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence
 
 
 def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:
-    """Return the query features (Q, D) of every test set, extracted by every model.
-
-    Query features are extracted before gallery features, so that only one gallery at a time is in memory.
-    """
+    """Return the query features (Q, D) of every test set, extracted by every model."""
+    # Queries come before galleries, so that only one gallery at a time is in memory.
     queries = {}
     for name, path in checkpoints.items():
         model = suite.ready(path)

@@ -78,11 +78,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _cost(model: "Embedder", file: Path, images: "list[Listed]") -> str:
-    """Compare the accuracy and speed of an 8-bit file with its float32 model on images, both in onnxruntime.
-
-    Each image is a query, and all other images of all cameras are the gallery. The images include those that calibrated
-    the 8-bit file.
-    """
+    """Compare the accuracy and speed of an 8-bit file with its float32 model on images, both in onnxruntime."""
     from lreid.export import export
     from lreid.loading import load_model
     from lreid.retrieval import evaluate
@@ -100,7 +96,7 @@ def _cost(model: "Embedder", file: Path, images: "list[Listed]") -> str:
     names = [image.identity for image in images]
     text = f"cosine similarity with the model's features: mean {cosines.mean():.3f}, minimum {cosines.min():.3f}\n"
     if max(Counter(name for name in names if name is not None).values(), default=0) > 1:
-        each = range(len(images))
+        each = range(len(images))  # each image is a query, and all others are the gallery
         scores = [100 * evaluate(rows, rows, names, names, each, each).mAP for rows in features]
         text += f"mAP of these {len(images)} images: {scores[0]:.1f} as float32, {scores[1]:.1f} as int8\n"
     return text + f"extraction takes {seconds[1] / seconds[0]:.2f} x the CPU time of float32 on this processor"

@@ -45,11 +45,7 @@ This command writes this page from the keys in `lreid/config_keys.py`:
 
 
 def options_text(method: str) -> str:
-    """Describe a method, its kind of batches, and the key, default, type and meaning of each option.
-
-    Raises:
-        InputError: no method has this name.
-    """
+    """Describe a method, its kind of batches, and the key, default, type and meaning of each option."""
     cfg = load_config(overrides=["METHOD.NAME", method])
     cls = class_of(cfg)
     what = (

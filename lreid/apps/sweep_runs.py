@@ -94,9 +94,6 @@ def plan_runs(
         vary: values by key, of which all combinations are trained. Keys that are joined by commas vary together, as in
             ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
         overrides: ``KEY VALUE`` pairs for all runs.
-
-    Raises:
-        InputError: a config is invalid, or two runs are the same.
     """
     groups = [keys.split(",") for keys in vary]
     keys_of_config = [key for key, _ in leaves(load_config(files, overrides))]  # also refuses a key without a value
@@ -211,11 +208,8 @@ def visible_gpus() -> list[str]:
 def _make(
     run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str], stopping: threading.Event
 ) -> str:
-    """Train a run in a separate process, and return the error in one line, or "" if there is none.
-
-    Until it ends, the new process is in the set ``running``. The new process also ends when the calling process ends or
-    is killed. If another process is already training the run, this function first waits for its end.
-    """
+    """Train a run in a separate process, and return the error in one line, or "" if there is none."""
+    # A killed sweep leaves runs that are just ending, so the next sweep waits for their folders.
     if is_busy(run.folder):
         logger.info("%s: another process is using this folder; waiting for its end", run.folder)
     while is_busy(run.folder):

@@ -130,11 +130,7 @@ def _check(args: argparse.Namespace, images: Path | None, overrides: Sequence[st
 
 
 def require_run(folder: Path) -> None:
-    """For ``--resume`` without a config, require a run, to avoid training the built-in benchmark by mistake.
-
-    Raises:
-        InputError: there is no run; the message names runs next to the folder.
-    """
+    """For ``--resume`` without a config, require a run, to avoid training the built-in benchmark by mistake."""
     if (folder / "config.yaml").exists():
         return
     runs = sorted(each.parent for each in folder.absolute().parent.glob("*/config.yaml"))

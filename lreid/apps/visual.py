@@ -57,9 +57,6 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
     Args:
         run: run folder with checkpoints; the data sets of the run must exist.
         blur: whether to blur the images.
-
-    Raises:
-        InputError: a checkpoint or the data is missing.
     """
     cfg = model_config(run)
     checkpoints = task_checkpoints(run / "checkpoints")

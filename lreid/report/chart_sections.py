@@ -340,10 +340,8 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """Return values that runs recorded under a key, for every update after each switch to a new task.
-
-    A short task has fewer values; updates without images of the requested kind are left out.
-    """
+    """Return values that runs recorded under a key, for every update after each switch to a new task."""
+    # A short task has fewer values, and updates without images of the requested kind have none.
     values: list[Any] = [entry for run in runs for entry in entries(run, key) if path[0] in entry]
     for name in path:
         values = [entry[name] for entry in values]

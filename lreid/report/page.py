@@ -77,9 +77,6 @@ def write_page(
         path, runs: path of the page, and the content of each ``results.json``.
         folders: folders of the runs to which the page links, one per run, or empty.
         pictures, more, links: images of identities, more sections, and links to other files.
-
-    Raises:
-        InputError: the page cannot be written.
     """
     groups = grouped(runs)
     tables = [*comparison(groups), *cost(groups)] if len(runs) > 1 else []

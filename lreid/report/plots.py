@@ -310,11 +310,8 @@ def _figure(width: float, height: float, layout: Literal["constrained"] | None =
 def _svg(
     figure: Figure, title: str, hover: Mapping[str, Sequence[str]], names: Mapping[str, str] | None = None
 ) -> Markup:
-    """Return a figure as an ``<svg>`` element, whose colours for light and dark mode come from the page's style sheet.
-
-    For the elements of :func:`_draw`, ``hover`` contains the texts that markers show on hover, and ``names`` the names
-    that the page's filter searches.
-    """
+    """Return a figure as an ``<svg>`` element; ``hover`` has texts and ``names`` names of the elements of _draw."""
+    # The colours for light and dark mode come from the page's style sheet.
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)

@@ -219,9 +219,6 @@ def write_ranked(
         intro: lines below the heading.
         sections: rankings.
         links: text and address of each link.
-
-    Raises:
-        InputError: the page cannot be written; an existing page does not change.
     """
     panels = anchored(map(ranked_panel, sections))
     write_text(path, render("ranked.html", title=title, intro=intro, links=links, panels=panels))

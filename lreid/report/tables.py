@@ -71,11 +71,7 @@ def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
 
 
 def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> None:
-    """Refuse two runs with the same seed in a group, which would make the standard deviation too small.
-
-    Raises:
-        InputError: two runs of one group have the same seed; the message names their folders.
-    """
+    """Refuse two runs with the same seed in a group, which would make the standard deviation too small."""
     places = {id(run): folder for run, folder in zip(runs, folders, strict=True)}
     for group in grouped(runs):
         of_seed: dict[int, Path] = {}
@@ -142,11 +138,7 @@ def _method_names(runs: Sequence[Results]) -> list[str]:
 
 
 def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
-    """Find the config keys that differ between runs, and return their values in each run.
-
-    With ``data=True``, only keys that describe the data are compared. With ``data=False``, only the other keys are
-    compared.
-    """
+    """Describe each run by the config keys that differ, either those of the data or all others."""
     configs = [run["config"] for run in runs if run.get("config")]
     varied: dict[str, list[Any]] = {}  # values of keys that differ between runs
     for key in dict.fromkeys(key for config in configs for key in config):

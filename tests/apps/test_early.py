@@ -55,7 +55,7 @@ link add x damaged.pt
 link add text.pt damaged.pt --checkpoint zoo:people
 sweep --out text.pt
 report . --html text.pt/x.html
-zoo publish . model --out text.pt
+zoo publish . model --licence MIT --out text.pt
 zoo page --out text.pt/x.md
 export zoo:people --out text.pt/x.onnx"""
 
