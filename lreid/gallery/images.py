@@ -96,8 +96,10 @@ def list_images(
 
 def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[SearchImage]:  # noqa: B008 (frozen)
     """List single images, or all images of folders and CSV files, with unchanged paths; identities may be missing."""
-    queries = (image for source in sources for image in _listed(source, "query", where, labelled=False))
-    return [SearchImage(image.path, image.identity, image.camera) for image in queries]
+    queries = [image for source in sources for image in _listed(source, "query", where, labelled=False)]
+    # A single file has no identity, unless another source names it.
+    identities = {absolute(image.path): image.identity for image in queries if image.identity is not None}
+    return [SearchImage(image.path, identities.get(absolute(image.path)), image.camera) for image in queries]
 
 
 def who(images: Iterable[SearchImage]) -> str:

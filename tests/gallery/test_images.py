@@ -102,6 +102,8 @@ def test_queries_keep_their_paths_and_even_junk(tmp_path: Path, monkeypatch: pyt
         "r/a.jpg": ("1", "4"),
         "m/-1_c1s1.jpg": (None, "1"),
     }
+    twice = list_queries([Path("q/cam1"), Path("q/cam1/anna/1.jpg")])
+    assert [query.identity for query in twice] == ["anna", "anna"]
 
 
 @pytest.fixture(scope="module")
