@@ -19,7 +19,7 @@ from lreid.evaluation.test_set import ListedTest, Rules, file_numbers
 from lreid.gallery.images import list_images, read_images, require_some
 from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.scoring import GallerySearch
-from lreid.gallery.store import Rows
+from lreid.gallery.store import GalleryRows
 from lreid.loading import model_config
 from lreid.utils.files import write_text
 from lreid.utils.identities import UNKNOWN, identities_of_test
@@ -89,7 +89,7 @@ class _Listed:
     camids: np.ndarray
 
 
-def _test_of(where: str, images: Images, labels: Rows, rules: Rules) -> ListedTest:
+def _test_of(where: str, images: Images, labels: GalleryRows, rules: Rules) -> ListedTest:
     """Make a test set of queries and all images of a gallery; images without an identity are distractors."""
     ids = identities_of_test(labels.ids)
     records = [Record(*each) for each in zip(labels.paths, ids.tolist(), labels.cams.tolist(), strict=True)]

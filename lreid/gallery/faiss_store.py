@@ -11,9 +11,17 @@ import numpy as np
 
 from lreid.errors import ArgumentError, InputError
 from lreid.gallery.filters import EVERYTHING, Filter
-from lreid.gallery.gallery_file import COLUMNS, Stamp, read_gallery, require_gallery, stamp, unchanged, write_gallery
+from lreid.gallery.gallery_file import (
+    LABEL_COLUMNS,
+    Stamp,
+    read_gallery,
+    require_gallery,
+    stamp,
+    unchanged,
+    write_gallery,
+)
 from lreid.gallery.shards import Shards
-from lreid.gallery.store import About, Paths, Rows, require_keys
+from lreid.gallery.store import About, GalleryRows, Paths, require_keys
 from lreid.utils.files import hard_link, leftovers, real_path, remove_leftovers, require_replaceable, sync_folder
 from lreid.utils.identities import UNKNOWN
 
@@ -32,7 +40,7 @@ class FaissStore:
     """
 
     index: Shards
-    everything: Rows
+    everything: GalleryRows
     about: About
     next_key: int
     path: Path | None = None
@@ -50,7 +58,7 @@ class FaissStore:
         return int(self._allows(where).sum())
 
     @classmethod
-    def build(cls, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
+    def build(cls, vectors: np.ndarray, labels: GalleryRows, about: About) -> FaissStore:
         """Create a store of ``(N, D)`` rows; with ``about.whole=False``, the index is ``flat`` until :meth:`finish`."""
         index = Shards.build(about.kind if about.whole else "flat", vectors, about.shards)
         labels = replace(labels, keys=np.arange(len(vectors)))
@@ -58,14 +66,14 @@ class FaissStore:
             about.recall = dict(EXACT) if about.kind == "flat" else index.recall(vectors)
         return cls(index, labels, about, len(vectors))
 
-    def add(self, vectors: np.ndarray, labels: Rows) -> None:
+    def add(self, vectors: np.ndarray, labels: GalleryRows) -> None:
         """Add rows under the next free keys."""
         self._check_writable()
         keys = self.next_key + np.arange(len(vectors))
         self.index.add(vectors, keys)
         self.next_key += len(vectors)
         columns = zip(vars(self.everything).values(), vars(replace(labels, keys=keys)).values(), strict=True)
-        self.everything = Rows(*(np.concatenate(pair) for pair in columns))
+        self.everything = GalleryRows(*(np.concatenate(pair) for pair in columns))
         if self._by_path:
             self._by_path.update(zip(labels.paths, keys.tolist(), strict=True))
 
@@ -82,7 +90,7 @@ class FaissStore:
             self._by_path = dict(zip(self.everything.paths, self.everything.keys.tolist(), strict=True))
         return np.array([self._by_path.get(path, -1) for path in paths], dtype=np.int64)
 
-    def labels(self) -> Rows:
+    def labels(self) -> GalleryRows:
         """Labels of all images, ordered by key."""
         return self.everything
 
@@ -91,7 +99,7 @@ class FaissStore:
         require_keys(keys, self.everything.keys)  # for a missing key, faiss would return the vector of another image
         return self.index.vectors(keys)
 
-    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
+    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, GalleryRows]:
         """Return the best images that a filter allows; the kind of index determines whether the search is exact."""
         if where == EVERYTHING:
             scores, keys = self.index.search(vectors, k)
@@ -106,7 +114,7 @@ class FaissStore:
             values = np.full(keys.shape, "" if column.dtype == object else UNKNOWN, dtype=column.dtype)
             values[valid] = column[rows]
             columns.append(values)
-        return scores, Rows(keys, *columns)
+        return scores, GalleryRows(keys, *columns)
 
     def finish(self) -> None:
         """Train the requested kind of index on all rows, and save it."""
@@ -140,7 +148,7 @@ class FaissStore:
             "paths": self.everything.paths.tolist(),
         }
         del header["extras"]
-        arrays = {name: getattr(self.everything, name) for name in COLUMNS}
+        arrays = {name: getattr(self.everything, name) for name in LABEL_COLUMNS}
         extras = {f"extra_{name}": array for name, array in self.about.extras.items()}
         seen, new = (self.seen, self.seen is None) if path == self.path else (None, False)
         self.seen = write_gallery(path, self.index.parts, header, arrays | extras, seen, new=new)
@@ -151,8 +159,8 @@ class FaissStore:
     def load(cls, path: Path, memory_map: bool) -> FaissStore:
         """Read the file that :meth:`save` wrote."""
         indexes, header, arrays, seen = read_gallery(path, memory_map)
-        columns = {name: arrays[name] for name in COLUMNS}
-        labels = Rows(**columns, paths=np.array(header.pop("paths"), dtype=object))
+        columns = {name: arrays[name] for name in LABEL_COLUMNS}
+        labels = GalleryRows(**columns, paths=np.array(header.pop("paths"), dtype=object))
         extras = {name[6:]: array for name, array in arrays.items() if name.startswith("extra_")}
         next_key = header.pop("next_key")
         header["recall"] = dict(header["recall"])
@@ -198,7 +206,7 @@ class FilePlace:
         """Read the gallery from the file."""
         return FaissStore.load(self.path, memory_map)
 
-    def build(self, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
+    def build(self, vectors: np.ndarray, labels: GalleryRows, about: About) -> FaissStore:
         """Create a gallery in memory, which is written to the file when it is saved."""
         store = FaissStore.build(vectors, labels, about)
         store.path = self.path

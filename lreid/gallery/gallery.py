@@ -20,7 +20,7 @@ from lreid.gallery.store import (
     SCHEME,
     About,
     Files,
-    Rows,
+    GalleryRows,
     Store,
     as_given,
     checked_labels,
@@ -160,7 +160,7 @@ class Gallery:
         """Return ``(N,)`` bool: whether each of these images is in the gallery."""
         return self.store.keys_of(names_of(paths)) >= 0
 
-    def labels(self) -> Rows:
+    def labels(self) -> GalleryRows:
         """Return keys, identities, cameras, times and paths of all images, in the form of :class:`Matches`.
 
         For a gallery on a server, this method downloads the labels of all images.
@@ -431,7 +431,7 @@ class Gallery:
         self.store.index.put_on(str(device))
         return self
 
-    def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, Rows]:
+    def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, GalleryRows]:
         """Search like :meth:`Store.nearest` with one filter per query; queries with equal filters share a search."""
         rows: dict[Filter, list[int]] = {}
         for row, where in enumerate(filters):
@@ -440,9 +440,9 @@ class Gallery:
         order = np.argsort(np.concatenate(list(rows.values())))
         scores, labels = zip(*results, strict=True)
         columns = (np.concatenate(each) for each in zip(*(vars(one).values() for one in labels), strict=True))
-        return np.concatenate(scores)[order], Rows(*columns)[order]
+        return np.concatenate(scores)[order], GalleryRows(*columns)[order]
 
-    def _matches(self, scores: np.ndarray, labels: Rows) -> Matches:
+    def _matches(self, scores: np.ndarray, labels: GalleryRows) -> Matches:
         valid, threshold = labels.keys >= 0, self.about.threshold
         scores = np.where(valid, scores, -np.inf).astype(np.float32)
         recognised = valid
@@ -450,7 +450,7 @@ class Gallery:
             recognised = valid & (scores >= np.float32(threshold)) & (labels.ids != UNKNOWN)
         return Matches(scores, **vars(self._named(labels)), known=recognised)
 
-    def _named(self, labels: Rows) -> Rows:
+    def _named(self, labels: GalleryRows) -> GalleryRows:
         """Return labels in which names replace numbers, if the gallery has names."""
         names = self.about.names
         ids, cams = (

@@ -18,7 +18,7 @@ import numpy as np
 
 from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.gallery.shards import keys_in, require_kind
-from lreid.retrieval.faiss_library import KINDS, import_faiss, reason_of
+from lreid.retrieval.faiss_library import INDEX_KINDS, import_faiss, reason_of
 from lreid.utils.files import (
     make_folder,
     only_one_process,
@@ -45,7 +45,7 @@ HEADER = {
     "paths": [str],
     str: None,
 }
-COLUMNS = ("keys", "ids", "cams", "times")
+LABEL_COLUMNS = ("keys", "ids", "cams", "times")
 CHECKSUM = "index_crc32"  # name of the array that contains the checksum of the indexes
 MOST_KEYS = 2**32  # maximum number of images ever added, because a filter has one bit per image
 Stamp = tuple[int, ...]  # identity and state of a file, as the operating system reports them
@@ -188,13 +188,13 @@ def _check(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Raise ValueError if a value of the header or a column is missing or impossible."""
     if fault := misfit(header, HEADER):
         raise ValueError(fault)
-    if header["kind"] not in KINDS or header["shards"] < 1:
+    if header["kind"] not in INDEX_KINDS or header["shards"] < 1:
         raise ValueError(f"kind is {header['kind']!r} and shards is {header['shards']}")
     for name, pairs in {"recall": header["recall"], **header["names"]}.items():
         if not all(len(pair) == 2 and isinstance(pair[1], (int, float) if name == "recall" else str) for pair in pairs):
             raise ValueError(f"{name} is not a list of pairs of a number and its value")
     count, next_key = len(header["paths"]), header["next_key"]
-    for name in COLUMNS:
+    for name in LABEL_COLUMNS:
         if name not in arrays or arrays[name].shape != (count,) or arrays[name].dtype != np.int64:
             raise ValueError(f"{name} are not {count} integers")
     if next_key > MOST_KEYS or (np.diff(arrays["keys"], prepend=-1, append=next_key) <= 0).any():

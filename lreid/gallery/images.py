@@ -27,7 +27,7 @@ from lreid.data.listing import (
 )
 from lreid.data.records import Record
 from lreid.errors import ArgumentError, InputError, OutOfMemory, counted
-from lreid.gallery.store import Names, hash_of
+from lreid.gallery.store import LabelNames, hash_of
 from lreid.utils.identities import UNKNOWN
 from lreid.utils.reading import escaped
 
@@ -162,7 +162,7 @@ def _seconds(image: Listed, where: Path) -> int:
 
 
 def read_images(
-    images: Sequence[SearchImage], model: Embedder, names: Names, *, skip_bad: bool = False
+    images: Sequence[SearchImage], model: Embedder, names: LabelNames, *, skip_bad: bool = False
 ) -> tuple[list[SearchImage], Images]:
     """Return the images that can be read, and their pixels at the input size of a model.
 

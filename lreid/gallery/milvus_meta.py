@@ -13,7 +13,7 @@ from lreid.gallery.milvus_client import REQUEST, TEXT, Connection, slices_of
 from lreid.gallery.store import About, hash_of
 from lreid.utils.reading import require_not_newer
 
-FORMAT = 1
+META_FORMAT = 1
 HEADER_KEY = 0  # key of the only row that changes; other rows are added, or deleted with their names
 ROW = 60000  # maximum bytes per row, below TEXT
 
@@ -46,7 +46,7 @@ class Meta:
     def write_header(self, about: About, width: int) -> None:
         """Replace the row that contains the threshold, and whether the gallery is complete."""
         header = {name: value for name, value in vars(about).items() if name not in ("names", "extras")}
-        header |= {"recall": list(about.recall.items()), "width": width, "format": FORMAT}
+        header |= {"recall": list(about.recall.items()), "width": width, "format": META_FORMAT}
         self._write([header], HEADER_KEY)
 
     def write_names(self, about: About) -> None:
@@ -73,8 +73,8 @@ class Meta:
                 names.setdefault(value["names"], {}).update(value["of"])
             else:
                 pieces.setdefault(value["extra"], {})[value["part"]] = value["data"]
-        require_not_newer(where, header.get("format"), FORMAT, "a gallery of another version of lreid")
-        if header.pop("format", None) != FORMAT:
+        require_not_newer(where, header.get("format"), META_FORMAT, "a gallery of another version of lreid")
+        if header.pop("format", None) != META_FORMAT:
             raise InputError(f"{where}: a gallery of another version of lreid; build it again")
         extras = {extra: _decoded("".join(parts[n] for n in sorted(parts))) for extra, parts in pieces.items()}
         self._stored_names = {what: set(numbers) for what, numbers in names.items()}

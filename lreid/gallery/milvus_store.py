@@ -25,7 +25,7 @@ from lreid.errors import ArgumentError, InputError
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.milvus_client import REQUEST, TEXT, Connection, connect, slices_of
 from lreid.gallery.milvus_meta import Meta
-from lreid.gallery.store import SCHEME, About, Paths, Rows, hash_of, require_keys
+from lreid.gallery.store import SCHEME, About, GalleryRows, Paths, hash_of, require_keys
 from lreid.utils.identities import UNKNOWN
 
 ADDRESS = re.compile(r"(?P<uri>https?://[^/\s]+|.+?\.db)(?:/(?P<name>[^/]*))?")
@@ -58,7 +58,9 @@ class MilvusStore:
         self._unmark: Callable[[], Any] | None = None  # while this process builds the gallery, deletes its marker
 
     @classmethod
-    def build(cls, place: MilvusPlace, collection: str, vectors: np.ndarray, labels: Rows, about: About) -> MilvusStore:
+    def build(
+        cls, place: MilvusPlace, collection: str, vectors: np.ndarray, labels: GalleryRows, about: About
+    ) -> MilvusStore:
         """Create a gallery; first delete collections that a killed process may have left."""
         if about.kind not in INDEXES:
             raise ArgumentError("kind", f"is {about.kind!r}, which Milvus does not have; use {' or '.join(INDEXES)}")
@@ -102,7 +104,7 @@ class MilvusStore:
             self._unmark()
         self.connection.close()
 
-    def add(self, vectors: np.ndarray, labels: Rows) -> None:
+    def add(self, vectors: np.ndarray, labels: GalleryRows) -> None:
         """Write new names, then add or replace rows. The key of a row is a hash of its path."""
         keys, paths = _keys(labels.paths), [_encoded(path) for path in labels.paths]
         longest = max(map(len, paths))
@@ -143,7 +145,7 @@ class MilvusStore:
             stored |= {row["key"] for row in rows}
         return np.where(np.isin(keys, list(stored)), keys, -1)
 
-    def labels(self) -> Rows:
+    def labels(self) -> GalleryRows:
         """Labels of all images, ordered by key."""
         rows = sorted(self.connection.rows(self.collection, ["key", *FIELDS]), key=lambda row: row["key"])
         return _labels([row["key"] for row in rows], rows, (len(rows),))
@@ -159,7 +161,7 @@ class MilvusStore:
         require_keys(keys, np.array(list(by_key), dtype=np.int64))
         return np.array([by_key[key] for key in keys.tolist()], dtype=np.float32).reshape(-1, self.width)
 
-    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
+    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, GalleryRows]:
         """Return the best images that a filter allows; the server searches for them."""
         if k > MOST_RESULTS:
             raise ArgumentError("k", f"is {k}; Milvus returns at most {MOST_RESULTS} images")
@@ -270,7 +272,7 @@ class MilvusPlace:
         self.connection("load_collection", collection)
         return MilvusStore(self, collection)
 
-    def build(self, vectors: np.ndarray, labels: Rows, about: About) -> MilvusStore:
+    def build(self, vectors: np.ndarray, labels: GalleryRows, about: About) -> MilvusStore:
         """Create a gallery in a new collection, to which the alias points as soon as the gallery is complete."""
         if about.shards != 1:
             raise ArgumentError(
@@ -358,7 +360,7 @@ def expression(where: Filter) -> str:
     return " and ".join(f"({part})" for part in parts) if where != EVERYTHING else ""
 
 
-def _labels(keys: list[int], rows: list[dict[str, Any]], shape: tuple[int, ...]) -> Rows:
+def _labels(keys: list[int], rows: list[dict[str, Any]], shape: tuple[int, ...]) -> GalleryRows:
     numbers = {
         name: np.array([row.get(field, UNKNOWN) for row in rows], dtype=np.int64).reshape(shape)
         for field, name in FIELDS.items()
@@ -366,7 +368,7 @@ def _labels(keys: list[int], rows: list[dict[str, Any]], shape: tuple[int, ...])
     }
     paths = np.empty(len(rows), dtype=object)
     paths[:] = [_decoded(row["path"]) if row else "" for row in rows]
-    return Rows(np.array(keys, dtype=np.int64).reshape(shape), **numbers, paths=paths.reshape(shape))
+    return GalleryRows(np.array(keys, dtype=np.int64).reshape(shape), **numbers, paths=paths.reshape(shape))
 
 
 def _keys(paths: Iterable[str]) -> np.ndarray:

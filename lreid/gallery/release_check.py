@@ -17,7 +17,7 @@ from lreid.gallery.gallery import place_of
 from lreid.gallery.images import SearchImage, read_images
 from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
 from lreid.gallery.scoring import GallerySearch
-from lreid.gallery.store import Rows
+from lreid.gallery.store import GalleryRows
 from lreid.gallery.versions import extract_beside, migrate
 from lreid.loading import load_model
 from lreid.models.embedder import Embedder
@@ -50,7 +50,7 @@ class Ranked:
     score: BlockScores
     query: Labels
     gallery: Labels
-    rows: Rows
+    rows: GalleryRows
     own: np.ndarray
     others: np.ndarray
     ap: np.ndarray
@@ -297,7 +297,7 @@ def _chosen(
     return *best, bool(within)
 
 
-def _has_cameras(queries: Sequence[SearchImage], rows: Rows) -> bool:
+def _has_cameras(queries: Sequence[SearchImage], rows: GalleryRows) -> bool:
     """Whether the cameras of all images are known."""
     return rows.cams.dtype == object and None not in {*rows.cams, *(image.camera for image in queries)}
 
@@ -346,7 +346,7 @@ def _cameras(queries: Sequence[SearchImage]) -> dict[str, np.ndarray]:
     return {name: cameras == name for name in sorted({*cameras.tolist()} - {""})}
 
 
-def _enrolment(rows: Rows, names: np.ndarray) -> dict[str, np.ndarray]:
+def _enrolment(rows: GalleryRows, names: np.ndarray) -> dict[str, np.ndarray]:
     """Group queries by the time at which their person was enrolled: the earliest time of the person's gallery images.
 
     Each group has about the same number of people.

@@ -21,7 +21,15 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
-from lreid.retrieval.faiss_library import KINDS, MOST_ON_GPU, best_of, copies_on_gpus, gpus_of, import_faiss, new_index
+from lreid.retrieval.faiss_library import (
+    INDEX_KINDS,
+    MOST_ON_GPU,
+    best_of,
+    copies_on_gpus,
+    gpus_of,
+    import_faiss,
+    new_index,
+)
 
 EXACT_UP_TO = 4096  # up to this (number of allowed images) x (share of allowed images), exact search takes no longer
 
@@ -47,7 +55,7 @@ class Shards:
     @classmethod
     def build(cls, kind: str, vectors: np.ndarray, count: int) -> Shards:
         """Build an index of ``(N, D)`` float32 rows of unit length, with the keys 0, 1, … in ``count`` parts."""
-        if kind not in KINDS:
+        if kind not in INDEX_KINDS:
             raise ArgumentError("kind", f"is {kind!r}; use flat, hnsw or ivfpq")
         if count < 1:
             raise ArgumentError("shards", f"is {count}; a gallery has at least one shard")

@@ -19,13 +19,13 @@ SCHEME = "milvus:"  # prefix of the address of a database
 
 Paths = Sequence[str] | np.ndarray  # names of images
 Files = str | Path | Sequence[str | Path] | np.ndarray  # names of images: paths or text
-Names = dict[str, dict[int, str]]  # names of identities and cameras, by number
+LabelNames = dict[str, dict[int, str]]  # names of identities and cameras, by number
 PLURAL = {"identity": "identities", "camera": "cameras"}
 LABELS = tuple(PLURAL)
 
 
 @dataclass(frozen=True)
-class Rows:
+class GalleryRows:
     """Labels, times and paths of N images.
 
     Attributes:
@@ -44,8 +44,8 @@ class Rows:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __getitem__(self, rows: np.ndarray | slice) -> Rows:
-        return Rows(*(column[rows] for column in vars(self).values()))
+    def __getitem__(self, rows: np.ndarray | slice) -> GalleryRows:
+        return GalleryRows(*(column[rows] for column in vars(self).values()))
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Store(Protocol):
     def count(self, where: Filter) -> int:
         """Number of images that a filter allows."""
 
-    def add(self, vectors: np.ndarray, labels: Rows) -> None:
+    def add(self, vectors: np.ndarray, labels: GalleryRows) -> None:
         """Add new names, then rows ``(N, D)`` float32 of unit length. The store chooses the keys."""
 
     def remove(self, keys: np.ndarray) -> None:
@@ -104,13 +104,13 @@ class Store(Protocol):
     def keys_of(self, paths: Paths) -> np.ndarray:
         """Return the keys ``(N,)`` int64 of the images with these paths, -1 for unknown paths."""
 
-    def labels(self) -> Rows:
+    def labels(self) -> GalleryRows:
         """Labels of all images, ordered by key."""
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
         """Return the features ``(N, D)`` float32 of images, or refuse if the gallery stores only codes."""
 
-    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
+    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, GalleryRows]:
         """Return the best images that a filter allows, for queries ``(Q, D)`` float32 of unit length.
 
         Returns:
@@ -150,7 +150,9 @@ def names_of(paths: Files) -> list[str]:
     return [str(path) for path in paths]
 
 
-def checked_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str], names: Names) -> tuple[Rows, Names]:
+def checked_labels(
+    count: int, ids: Any, cams: Any, times: Any, paths: list[str], names: LabelNames
+) -> tuple[GalleryRows, LabelNames]:
     """Return the labels of new images as integers (without keys), and all names of the gallery including new ones."""
     if len(paths) != count:
         raise ArgumentError("paths", f"has {len(paths)} names, but there are {count} feature rows")
@@ -167,7 +169,7 @@ def checked_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str]
             warn_of_spellings(names[what].values(), f"gallery {PLURAL[what]}")
     seconds = unknown if times is None else as_labels(times, "gallery times", count)
     identities, cameras = columns
-    return Rows(unknown, identities, cameras, seconds, np.array(paths, dtype=object)), names
+    return GalleryRows(unknown, identities, cameras, seconds, np.array(paths, dtype=object)), names
 
 
 def numbers_of(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:

@@ -13,7 +13,7 @@ from lreid.errors import InputError, counted
 from lreid.gallery.gallery import Gallery, GalleryPlace, place_of
 from lreid.gallery.images import SearchImage, read_images, require_some
 from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
-from lreid.gallery.store import Rows
+from lreid.gallery.store import GalleryRows
 
 if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.models.embedder import Embedder
@@ -220,7 +220,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     return len(labels), _share_of_same_matches(old, new, labels, codes=True)
 
 
-def _share_of_same_matches(old: Gallery, new: Gallery, labels: Rows, *, codes: bool = False) -> float:
+def _share_of_same_matches(old: Gallery, new: Gallery, labels: GalleryRows, *, codes: bool = False) -> float:
     """Compute the share of matches with the same score in two galleries; the order of equal scores does not matter.
 
     With ``codes``, a match that both galleries return counts as the same even if its scores differ, because codes give
@@ -235,7 +235,7 @@ def _share_of_same_matches(old: Gallery, new: Gallery, labels: Rows, *, codes: b
     return float(same.mean())
 
 
-def _rows(labels: Rows) -> set[tuple[Any, ...]]:
+def _rows(labels: GalleryRows) -> set[tuple[Any, ...]]:
     """Return path, identity, camera and time of each image."""
     return set(zip(labels.paths, labels.ids.tolist(), labels.cams.tolist(), labels.times.tolist(), strict=True))
 

@@ -20,8 +20,8 @@ from lreid.retrieval.arrays import as_features, unit_rows
 from lreid.utils.identities import as_labels
 
 PRIOR = 20  # number of images as which the statistics of all cameras count in the statistics of each camera
-SMALLEST = 1e-6  # minimum standard deviation; it avoids a division by 0 where a dimension is equal in all images
-PREFIX = "norm/features/"  # prefix of the arrays in a file
+LEAST_DEVIATION = 1e-6  # minimum standard deviation; it avoids a division by 0 where a dimension is equal in all images
+ARRAY_PREFIX = "norm/features/"  # prefix of the arrays in a file
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class CameraNorm:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return all statistics as named arrays, which can be written to a file."""
         sets = {"whole": self.whole} | {str(camera): each for camera, each in self.cameras.items()}
-        return {f"{PREFIX}{name}": array for name, array in sets.items()}
+        return {f"{ARRAY_PREFIX}{name}": array for name, array in sets.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], width: int) -> CameraNorm | None:
@@ -87,7 +87,7 @@ class CameraNorm:
         Raises:
             KeyError, ValueError: the arrays are damaged.
         """
-        sets = {key.removeprefix(PREFIX): array for key, array in arrays.items() if key.startswith(PREFIX)}
+        sets = {key.removeprefix(ARRAY_PREFIX): array for key, array in arrays.items() if key.startswith(ARRAY_PREFIX)}
         if not sets:
             return None
         if any(array.shape != (2, width) for array in sets.values()):
@@ -110,4 +110,4 @@ def _moments(units: np.ndarray) -> np.ndarray:
 def _statistics(moments: np.ndarray) -> np.ndarray:
     """Compute mean and standard deviation (2, D) float32 from the result of :func:`_moments`."""
     mean, squares = moments
-    return np.stack([mean, np.sqrt((squares - mean**2).clip(SMALLEST**2))]).astype(np.float32)
+    return np.stack([mean, np.sqrt((squares - mean**2).clip(LEAST_DEVIATION**2))]).astype(np.float32)

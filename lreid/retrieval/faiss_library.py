@@ -9,7 +9,7 @@ import numpy as np
 from lreid.errors import ArgumentError, raise_if_out_of_memory
 from lreid.utils.extras import Extra
 
-KINDS = ("flat", "hnsw", "ivfpq")
+INDEX_KINDS = ("flat", "hnsw", "ivfpq")
 IVFPQ_LEAST = 39 * 256  # faiss asks for 39 training vectors for each of the 256 codes
 MOST_ON_GPU = 2048  # maximum number of images that a GPU returns per query (GpuIndex.cu of faiss)
 # faiss multiplies by BLAS if the queries have at least this many numbers together. The limit of faiss 1.15 is 128,000,

@@ -14,7 +14,7 @@ from lreid.retrieval.arrays import as_comparable, directions, positions, squared
 from lreid.utils.devices import full_precision
 
 BLOCK_SCORES = 2**24  # maximum number of scores in memory at a time, 64 MB in float32
-PAIRS = 2**22  # maximum number of results per search call, 50 MB
+RESULTS_PER_CALL = 2**22  # maximum number of results per search call, 50 MB
 # Scores whose difference, relative to the vectors' norms, is at most 128 rounding errors of float32 count as equal.
 # With 2,048 dimensions, the measured differences were 20 rounding errors on an H200 and 8 on a CPU.
 ROUNDING = 2**-16
@@ -171,7 +171,7 @@ class IndexScores:
         exact = None if self.exact is None else self.exact(here)  # (B, G)
         lowest = score_of_missing(queries.dtype)
         scores = queries.new_full((len(queries), num_gallery + 1), lowest)  # the last column is for missing results
-        for part in blocks(len(queries), 1, max(1, PAIRS // self.search.max_results)):
+        for part in blocks(len(queries), 1, max(1, RESULTS_PER_CALL // self.search.max_results)):
             block_scores, rows = self.search(queries[part])  # (b, k)
             block_scores = block_scores.to(queries.device)
             rows = None if rows is None else rows.to(queries.device)

@@ -204,7 +204,7 @@ def test_invalid_headers_and_columns_are_named(tmp_path, change, message):
     small().save(tmp_path / "g")
     indexes, header, arrays, _ = gallery_file.read_gallery(tmp_path / "g", False)
     for name, value in change.items():
-        part = arrays if name in gallery_file.COLUMNS else header
+        part = arrays if name in gallery_file.LABEL_COLUMNS else header
         part[name] = value
         if value is None:
             del part[name]

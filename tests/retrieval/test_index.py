@@ -86,7 +86,7 @@ def test_flat_index_gives_the_exact_metrics_bit_for_bit(
         lambda **more: open_set_rates(*cosines_and_labels(*problem, camera_filter=camera_filter, **more)),
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PAIRS", pairs)
+        patch.setattr(module, "RESULTS_PER_CALL", pairs)
         for number, call in enumerate(calls):
             search = FLAT.over(gallery, "cosine" if number == 3 else metric)
             assert figures(lambda call=call, search=search: call(search=search)) == figures(call)
