@@ -27,7 +27,7 @@ def group_names(runs: Sequence[Results]) -> list[tuple[str, str]]:
     instead.
 
     Args:
-        runs: contents of ``results.json``. Runs of older versions contain no config and are never averaged with others.
+        runs: contents of ``results.json``. Runs without a config are never averaged with others.
     """
     return list(zip(_benchmark_names(runs), _method_names(runs), strict=True))
 

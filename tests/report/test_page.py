@@ -41,16 +41,12 @@ class Page(HTMLParser):
             return
         self.text += data
         if "td" in self.open or "th" in self.open:
-            self.lines[-1][-1] += f" {data.strip()}"
+            self.lines[-1][-1] = f"{self.lines[-1][-1]} {data.strip()}".strip()
 
 
 def read_page(path, runs):
     write_page(path, runs)
     return Page(path.read_text(encoding="utf-8"))
-
-
-def strip(page):
-    return [[cell.strip() for cell in line] for line in page.lines]
 
 
 def read(folder):
@@ -61,7 +57,7 @@ def read(folder):
 
 def test_page_holds_the_figures(results, run_folder):
     page = read(run_folder(results()))
-    lines = [[cell.strip() for cell in line] for line in page.lines]
+    lines = page.lines
     assert ["2 city 2/4", "10.0 30.0", "11.0 31.0", "12.0 32.0", "10.0 30.0"] in lines
     before = [attributes for tag, attributes in page.tags if "before" in attributes.get("class", "").split()]
     assert len(before) == 2  # harbor after tasks 1 and 2
@@ -85,7 +81,7 @@ def test_page_holds_the_figures(results, run_folder):
 
 def test_hardest_identities_come_first(results, run_folder):
     names = {"plaza": {"71": "car_0002 <b>"}, "mall": {}}
-    lines = strip(read(run_folder(results(rows=2) | {"identity_names": names})))
+    lines = read(run_folder(results(rows=2) | {"identity_names": names})).lines
     start = next(place for place, line in enumerate(lines) if line[0] == "identity")
     assert lines[start + 1 : start + 5] == [
         ["car_0002 <b>", "plaza", "5.0", "5.0"],
@@ -124,7 +120,7 @@ def test_initial_model_has_a_row(results, run_folder):
     run = results(rows=1)
     run["initial"] = {metric: [11.1, *run[metric][0][1:]] for metric in ("mAP", "rank1")}
     page = read(run_folder(run))
-    (first,) = [line for line in strip(page) if line[0] == "before training"]
+    (first,) = [line for line in page.lines if line[0] == "before training"]
     assert first[1] == "11.1 11.1" and "mean mAP" not in page.text
     page = read(run_folder(results()))
     assert "mean mAP" in page.text and "Bands: one standard deviation" not in page.text
@@ -158,7 +154,7 @@ def test_runs_of_one_config_share_a_row(results, tmp_path):
     runs = [results(rows=4, seed=seed, shift=shift) for seed, shift in enumerate((0.0, 1.0, 5.0))]
     runs += [results(rows=4, method="dmml_ft"), results(rows=2, seed=3)]
     page = read_page(tmp_path / "many.html", runs)
-    lines = [[cell.strip() for cell in line] for line in page.lines]
+    lines = page.lines
     compared = [[*line[:3], *line[-2:]] for line in lines]
     assert ["dwopp", "22.5 ± 2.6", "42.5 ± 2.6", "4", "3"] in compared
     assert ["dwopp", "20.5", "40.5", "2/4", "1"] in compared
@@ -174,7 +170,7 @@ def test_every_benchmark_has_its_own_sections(results, tmp_path):
     page = read_page(tmp_path / "many.html", [results(), results(benchmark="other")])
     for title in ("Learning curve", "Results matrix", "Forgetting and plasticity", "Loss", "Protocol"):
         assert f"{title}, synthetic-4" in page.text and f"{title}, other" in page.text
-    assert ["method", "benchmark", "seen mAP"] in [line[:3] for line in strip(page)]
+    assert ["method", "benchmark", "seen mAP"] in [line[:3] for line in page.lines]
 
 
 def test_differing_keys_are_shown(results, tmp_path):
@@ -187,8 +183,8 @@ def test_differing_keys_are_shown(results, tmp_path):
         results(rows=4, method="c", protocol="0123abcd", config=common | {"METHOD.NAME": "y"}),
     ]
     page = read_page(tmp_path / "many.html", runs)
-    start = next(place for place, line in enumerate(strip(page)) if line[0] == "key")
-    assert strip(page)[start : start + 3] == [
+    start = next(place for place, line in enumerate(page.lines) if line[0] == "key")
+    assert page.lines[start : start + 3] == [
         ["key", "a", "b", "c"],
         ["METHOD.MARGIN", "0.25", "0.5", "–"],
         ["METHOD.EXTRA", "–", "[1, 2]", "–"],
@@ -200,7 +196,7 @@ def test_differing_keys_are_shown(results, tmp_path):
 def test_hardest_identities_of_several_runs_are_means(results, tmp_path):
     runs = [results(rows=4, seed=0), results(rows=4, seed=1), results(rows=1, seed=2)]  # the last does not count
     runs[1]["identity_ap"]["plaza"]["ap"][-1] = [1.0, 80.0]
-    lines = strip(read_page(tmp_path / "a.html", runs))
+    lines = read_page(tmp_path / "a.html", runs).lines
     start = next(place for place, line in enumerate(lines) if line[0] == "identity")
     assert lines[start + 1] == ["71", "plaza", "8.0", "12.5"]  # (15 + 1) / 2 and (15 + 10) / 2
 
@@ -275,7 +271,7 @@ def test_command_and_changed_keys_are_shown(results, tmp_path):
     one = results(**made, changed={"TRAIN.LR": 0.001, "NEW": None})
     page = read_page(tmp_path / "a.html", [one])
     assert "python tools/train.py SEED 0 TRAIN.LR 0.1" in page.text
-    assert ["TRAIN.LR", "0.1", "0.001"] in strip(page) and ["NEW", "<b>", "–"] in strip(page)
+    assert ["TRAIN.LR", "0.1", "0.001"] in page.lines and ["NEW", "<b>", "–"] in page.lines
     page = read_page(tmp_path / "b.html", [one, results(command="python tools/train.py SEED 9", method="other")])
     assert "TRAIN.LR 0.1" in page.text and "SEED 9" in page.text and "0.001" not in page.text
 
@@ -284,9 +280,7 @@ def test_all_metrics_are_shown(results, tmp_path):
     run = results()
     run["summary"] |= {f"seen_{metric.name}": 50.0 + place for place, metric in enumerate(METRICS)}
     card = read_page(tmp_path / "a.html", [run]).text
-    heads = next(
-        line for line in strip(read_page(tmp_path / "b.html", [run, run | {"seed": 1}])) if line[0] == "method"
-    )
+    heads = next(line for line in read_page(tmp_path / "b.html", [run, run | {"seed": 1}]).lines if line[0] == "method")
     for place, metric in enumerate(METRICS):
         assert f"5{place}.0seen {metric.title}" in card and f"seen {metric.title}" in heads
 

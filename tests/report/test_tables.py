@@ -178,13 +178,6 @@ def test_drift_and_gradients_after_task_switches(results):
     assert row["drift_stored"] == ""
 
 
-def test_each_run_has_a_line_on_request(results):
-    runs = [results(seed=seed, summary={"seen_mAP": 20.0 + seed}) for seed in (0, 3)]
-    rows = list(csv.DictReader(io.StringIO(comparison_table(runs, "csv", each=True))))
-    assert [(row["seed"], row["n"], float(row["seen_mAP"])) for row in rows] == [("0", "1", 20), ("3", "1", 23)]
-    assert comparison_table(runs, each=True).splitlines()[0].split()[4:6] == ["seed", "n"]
-
-
 def scored(checkpoint: str, variant: str, transductive: bool, figures: list[float], rates: list[float]) -> dict:
     names = ("mAP", "mINP", "rank1", "rank5", "rank10")
     return (
