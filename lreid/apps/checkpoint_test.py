@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -44,24 +43,11 @@ MATRICES = ("mAP", "rank1")  # metrics for which there is a matrix of query mode
 # Config keys that affect the metrics of a test.
 SCORING = tuple(f"EVAL.{key}" for key in ("AP", "CAMERA_FILTER", "FLIP", "INDEX", "METRIC", "OUTFITS"))
 
+# Measurements in addition to the plain ranking: a row each of features standardised per camera, of k-reciprocal
+# re-ranking and of expanded queries, and the galleries of every model searched with the queries of every model.
+Measurement = Literal["adapt_norm", "rerank", "expand", "cross_model"]
+
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
-
-
-@dataclass(frozen=True)
-class Extras:
-    """Measurements in addition to the plain ranking.
-
-    Attributes:
-        adapt_norm: whether to add a row with features that are standardised per camera.
-        rerank: whether to add a row with k-reciprocal re-ranking.
-        expand: whether to add a row with expanded queries.
-        cross_model: whether to search the gallery of every model with the queries of every model.
-    """
-
-    adapt_norm: bool = False
-    rerank: bool = False
-    expand: bool = False
-    cross_model: bool = False
 
 
 @naming_keys(**ARGUMENTS)
@@ -72,7 +58,7 @@ def score_checkpoints(
     config: Sequence[Path] = (),
     overrides: Sequence[str] = (),
     images: tuple[Path, Path] | Path | None = None,
-    extras: Extras = Extras(),
+    extras: Collection[Measurement] = (),
     blur: bool = False,
 ) -> dict[str, Any]:
     """Score the models of checkpoints and write ``test.json`` and ``ranked.html``.
@@ -86,6 +72,7 @@ def score_checkpoints(
             that take precedence.
         images: folders of queries and gallery (see :func:`lreid.data.listing.folders_test`), or a CSV file with the
             splits query and gallery (see :func:`lreid.data.tables.csv_tests`).
+        extras: measurements in addition to the plain ranking.
         blur: whether to blur the images on the page.
 
     Returns:
@@ -102,7 +89,7 @@ def score_checkpoints(
     out = out or _default_folder(next(iter(checkpoints.values()))) / tested
     require_writable(out / "test.json")
     suite = _Suite(cfg, _tests_of(cfg, images))
-    if extras.adapt_norm and (without := [test.name for test in suite.tests if not test.has_cameras]):
+    if "adapt_norm" in extras and (without := [test.name for test in suite.tests if not test.has_cameras]):
         raise InputError(f"--adapt-norm: the cameras of {without[0]} are unknown; remove the option")
     results, sections = _scored(suite, checkpoints, extras, blur)
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
@@ -112,10 +99,10 @@ def score_checkpoints(
 
 
 def _scored(
-    suite: _Suite, checkpoints: dict[str, Path], extras: Extras, blur: bool
+    suite: _Suite, checkpoints: dict[str, Path], extras: Collection[Measurement], blur: bool
 ) -> tuple[dict[str, Any], list[RankedSection]]:
     """Return the content of ``test.json``, and page sections with the last checkpoint's hardest queries."""
-    queries = _queries_of_all(suite, checkpoints) if extras.cross_model else {}
+    queries = _queries_of_all(suite, checkpoints) if "cross_model" in extras else {}
     rows: list[dict[str, Any]] = []
     columns: dict[str, list[list[dict[str, float]]]] = {test.name: [] for test in suite.tests}
     hardest, sections, last = {}, [], list(checkpoints)[-1]
@@ -212,7 +199,7 @@ def _extracted(
             yield name, model, test, (query, gallery), [each[place] for each in queries.values()]
 
 
-def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> list[dict[str, Any]]:
+def _rows(suite: _Suite, test: TestSet, features: Features, extras: Collection[Measurement]) -> list[dict[str, Any]]:
     """Compute the metrics of all requested variants, beginning with the plain ranking."""
     flat = suite.index if suite.index and suite.index.index == "flat" else None  # other kinds affect only their own row
     plain: dict[str, Any] = {"index": flat, "cost": False, "device": suite.device}
@@ -224,17 +211,17 @@ def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> l
     rows = [row("plain", False, test, features)]
     if suite.index and not flat:
         rows.append(row(f"index {suite.index.index}", False, test, features, index=suite.index, cost=True))
-    if extras.expand:
+    if "expand" in extras:
         from lreid.retrieval.rerank import expand_queries
 
         expanded = expand_queries(*features, device=suite.device).cpu().numpy()
         # Expanded queries are unit vectors, so they are compared by cosine similarity.
         rows.append(row("expanded queries", False, test.by("cosine"), (expanded, features[1])))
-    if extras.rerank:
+    if "rerank" in extras:
         from lreid.retrieval.rerank import KReciprocal
 
         rows.append(row("re-ranked", True, test, features, index=None, rerank=KReciprocal()))
-    if extras.adapt_norm:
+    if "adapt_norm" in extras:
         from lreid.retrieval.camera_norm import CameraNorm
 
         cameras = test.query.camids, test.gallery.camids

@@ -13,7 +13,7 @@ lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # config 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lreid.apps.arguments import (
     add_config,
@@ -26,6 +26,16 @@ from lreid.apps.arguments import (
     split_pairs,
 )
 from lreid.errors import InputError
+
+if TYPE_CHECKING:
+    from lreid.apps.checkpoint_test import Measurement
+
+MEASUREMENTS: tuple["Measurement", ...] = (
+    "adapt_norm",
+    "rerank",
+    "expand",
+    "cross_model",
+)  # options that add measurements
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
     if args.gallery and (args.gallery.startswith(SCHEME) or Path(args.gallery).is_file()):
         _test_gallery(args, [Path(file) for file in files], overrides)
         return
-    from lreid.apps.checkpoint_test import Extras, score_checkpoints
+    from lreid.apps.checkpoint_test import score_checkpoints
 
     _print(
         score_checkpoints(
@@ -68,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
             config=args.config,
             overrides=overrides,
             images=(args.query, Path(args.gallery)) if args.query else args.csv,
-            extras=Extras(args.adapt_norm is not None, args.rerank, args.expand, args.cross_model),
+            extras=[name for name in MEASUREMENTS if getattr(args, name)],
             blur=args.blur,
         )
     )
@@ -91,7 +101,7 @@ def _check(args: argparse.Namespace, models: Sequence[str], overrides: Sequence[
 
 
 def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrides: Sequence[str]) -> None:
-    for name in ("config", "adapt_norm", "rerank", "expand", "cross_model", "blur"):
+    for name in ("config", *MEASUREMENTS, "blur"):
         if getattr(args, name) not in (None, False, []):
             raise InputError(
                 f"--{name.replace('_', '-')}: does not apply to a saved gallery ({args.gallery}); remove the option"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from example_files import synthetic_people, write_checkpoint, write_images
 
-from lreid.apps.checkpoint_test import Extras, score_checkpoints
+from lreid.apps.checkpoint_test import score_checkpoints
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text
@@ -31,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def everything(run: Path) -> dict:
-    return score_checkpoints([run], extras=Extras(True, True, True, cross_model=True))
+    return score_checkpoints([run], extras=["adapt_norm", "rerank", "expand", "cross_model"])
 
 
 def features(run: Path, task: int) -> tuple:
@@ -91,7 +91,7 @@ def test_variants_have_their_own_rows(run: Path, everything: dict) -> None:
 
 
 def test_features_are_standardised_per_camera(run: Path, tmp_path: Path) -> None:
-    results = score_checkpoints([run], tmp_path, extras=Extras(adapt_norm=True), overrides=["EVAL.METRIC", "euclidean"])
+    results = score_checkpoints([run], tmp_path, extras=["adapt_norm"], overrides=["EVAL.METRIC", "euclidean"])
     model, _, images = features(run, 2)
     parts = [model.extract(each) for each in images]
     norm = CameraNorm.estimate(np.concatenate(parts), np.concatenate([each.camids for each in images]))
@@ -165,7 +165,7 @@ def test_folders_without_cameras_have_no_camera_filter(run: Path, folders: tuple
     assert "<span>person-" in page and "<span>distractor</span>" in page and ", cam" not in page
     assert {each["identity"] for each in results["hardest"]["g"]} == set(people)
     with pytest.raises(InputError, match="--adapt-norm: the cameras of g are unknown"):
-        score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, images=folders, extras=Extras(True))
+        score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, images=folders, extras=["adapt_norm"])
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,7 @@ def test_query_is_left_out_of_its_own_ranking(run: Path, tmp_path: Path, cameras
     (tmp_path / "link").symlink_to(tmp_path / "people")
     checkpoint = run / "checkpoints" / "task-01.pt"
     both = tmp_path / "link", tmp_path / "people"
-    results = score_checkpoints(
-        [checkpoint], tmp_path / "out", images=both, overrides=overrides, extras=Extras(rerank=True)
-    )
+    results = score_checkpoints([checkpoint], tmp_path / "out", images=both, overrides=overrides, extras=["rerank"])
     (found, _) = results["rows"]
     model, paths = load_model(checkpoint), sorted((tmp_path / "people").rglob("*.png"))
     features = model.extract(paths).astype(float)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny import FEW, tiny_config, train_interrupted
 
-from lreid.apps.checkpoint_test import Extras, score_checkpoints
+from lreid.apps.checkpoint_test import score_checkpoints
 from lreid.errors import InputError
 from lreid.evaluation import GalleryFeatures
 from lreid.evaluation.gallery_features import with_checksum
@@ -29,7 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 @pytest.mark.slow
 def test_cross_model_metrics_equal_all_pairs_of_checkpoints(run: tuple[Path, dict]) -> None:
     out, results = run
-    tested = {each["test"]: each for each in score_checkpoints([out], extras=Extras(cross_model=True))["cross_model"]}
+    tested = {each["test"]: each for each in score_checkpoints([out], extras=["cross_model"])["cross_model"]}
     for gallery, metrics in results["cross_model"].items():
         for metric in ("mAP", "rank1"):
             whole = tested[gallery][metric]
