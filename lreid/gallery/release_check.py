@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,9 +27,11 @@ from lreid.retrieval.arrays import as_features, unit_rows
 from lreid.retrieval.open_set import best_scores, threshold_for
 from lreid.retrieval.ranking import evaluate_scores
 from lreid.retrieval.scores import BlockScores, IndexScores, cosines_of
+from lreid.utils.files import only_one_process
 from lreid.utils.identities import Labels, comparable
 
 DEPTH = 1000  # images per query in a gallery that stores codes instead of features
+TEMPORARY = ".galleries.lreid"  # folder of temporary galleries
 MOMENTS = 4  # number of groups into which people are divided by time of enrolment
 AS_IS, MIGRATED, EXTRACTED = "as it is", "migrated", "re-extracted"  # options, the least expensive first
 
@@ -266,10 +269,9 @@ def _options(
         return extract_beside(named, model, place_of(to), skip_bad=skip_bad)
 
     options: list[tuple[dict[str, Any], Ranked | None]] = []
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="check-", dir=out) as folder:
+    with _temporary_folder(out) as folder:
         for way, make in ((AS_IS, None), (MIGRATED, migrated), (EXTRACTED, extracted)):
-            file, start = Path(folder, "copy.gallery"), perf_counter()
+            file, start = folder / "copy.gallery", perf_counter()
             file.unlink(missing_ok=True)
             try:
                 of = make(file) if make else named
@@ -282,6 +284,25 @@ def _options(
             else:
                 options.append(({"way": way, "reason": None, "seconds": 0.0, "bytes": 0} | cost, ranking))
     return options
+
+
+@contextmanager
+def _temporary_folder(out: Path) -> Iterator[Path]:
+    """Create a folder for galleries and delete it at the end; the next check deletes the folder of a killed one."""
+    folder = out / TEMPORARY
+    with ExitStack() as stack:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(only_one_process(out))
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another place") from None
+        try:
+            yield folder
+        finally:
+            with suppress(OSError):  # rmtree does not ignore errors of closing a folder
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _chosen(
