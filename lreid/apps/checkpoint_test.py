@@ -18,7 +18,6 @@ from lreid.config import ARGUMENTS, check_values, differing_keys, load_config
 from lreid.data.images import read_image
 from lreid.data.listing import Pattern, folders_test
 from lreid.data.records import Benchmark, QueryGallery, Record
-from lreid.data.tables import csv_tests
 from lreid.errors import InputError, counted, naming_keys
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.hardest import Ranking, hardest_rankings
@@ -166,6 +165,8 @@ def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence
     if images is None:
         return benchmark_of(cfg).tests
     if not isinstance(images, tuple):
+        from lreid.data.tables import csv_tests  # most tests need no tables
+
         return csv_tests(images, Path(cfg.DATA.ROOT))
     return [folders_test(*images, Pattern(cfg.DATA.PATTERN) if cfg.DATA.PATTERN else None)]
 
