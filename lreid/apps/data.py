@@ -78,13 +78,13 @@ def run(args: argparse.Namespace) -> None:
 
 def _list(args: argparse.Namespace) -> None:
     from lreid.data.datasets import specs
-    from lreid.data.inventory import look, table
+    from lreid.data.inventory import check_dataset, counts_table
 
-    print(table([finding for name in args.names or specs() for finding in look(name, args.root)]))
+    print(counts_table([finding for name in args.names or specs() for finding in check_dataset(name, args.root)]))
 
 
 def _prepare(args: argparse.Namespace) -> None:
-    from lreid.data.inventory import look, table
+    from lreid.data.inventory import check_dataset, counts_table
     from lreid.data.prepare import prepare
 
     if len(args.names) > 1 and args.archive:
@@ -93,22 +93,22 @@ def _prepare(args: argparse.Namespace) -> None:
         raise InputError(f"--frames: {args.frames} is below 1; give the number of frames per tracklet")
     for name in args.names:
         prepare(name, args.root, args.archive, frames=args.frames)
-    findings = [finding for name in args.names for finding in look(name, args.root, files=True)]
-    print(table(findings))
+    findings = [finding for name in args.names for finding in check_dataset(name, args.root, files=True)]
+    print(counts_table(findings))
     _require_complete(findings)
 
 
 def _check(args: argparse.Namespace) -> None:
     from lreid.data.custom import source_of
-    from lreid.data.inventory import look, table
+    from lreid.data.inventory import check_dataset, counts_table
     from lreid.data.listing import Pattern, preview
 
     for name in filter(os.path.isdir, args.names if args.pattern else ()):
         print(preview(Path(name), Pattern(args.pattern)))
     sources = {name: source_of(Path(name), args.root) if _is_path(name) else name for name in args.names}
-    by_name = {name: look(sources[name], args.root, files=True, pattern=args.pattern) for name in sources}
+    by_name = {name: check_dataset(sources[name], args.root, files=True, pattern=args.pattern) for name in sources}
     findings = [*chain.from_iterable(by_name.values())]
-    print(table(findings))
+    print(counts_table(findings))
     for name, each in by_name.items():
         loaded = [one.data_set for one in each if one.data_set is not None]
         if _is_path(name) and any(len({record.pid for record in one.train}) > 1 for one in loaded):
@@ -133,6 +133,6 @@ def _cut(args: argparse.Namespace) -> None:
 
 
 def _is_path(name: str) -> bool:
-    from lreid.data.datasets import find
+    from lreid.data.datasets import find_dataset
 
-    return find(name) is None and os.path.exists(name)
+    return find_dataset(name) is None and os.path.exists(name)

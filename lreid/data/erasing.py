@@ -20,7 +20,7 @@ Transform: Any = Extra("albumentations", "albumentations").load().ImageOnlyTrans
 
 ATTEMPTS = 100  # number of rectangles to draw until one fits into the image
 NOTHING = (0, 0, 0, 0)
-Box = tuple[int, int, int, int]  # top, bottom, left and right, in pixels
+Rectangle = tuple[int, int, int, int]  # top, bottom, left and right, in pixels
 
 
 class Erasing(Transform):
@@ -46,7 +46,7 @@ class Erasing(Transform):
             raise ValueError(f"fill is {fill}; it must be one number or three")
         self.ratio, self.fill = tuple(ratio), fill
 
-    def box(self, height: int, width: int, least: float, most: float) -> Box:
+    def box(self, height: int, width: int, least: float, most: float) -> Rectangle:
         """Draw a rectangle that covers a share between ``least`` and ``most`` of an image.
 
         Returns:
@@ -61,7 +61,7 @@ class Erasing(Transform):
                 return top, top + h, left, left + w
         return NOTHING
 
-    def apply(self, img: np.ndarray, box: Box, **params: Any) -> np.ndarray:
+    def apply(self, img: np.ndarray, box: Rectangle, **params: Any) -> np.ndarray:
         """Return a copy of the image (H, W, 3) float32 in which ``fill`` replaces the pixels in ``box``."""
         top, bottom, left, right = box
         img = img.copy()

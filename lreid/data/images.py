@@ -39,13 +39,13 @@ TURNED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 MOMENT = 2.0  # seconds before a progress bar appears
 
 
-class Bar(tqdm):
+class ProgressBar(tqdm):
     """Progress bar of tqdm without tqdm's monitoring thread, because lreid updates its bars often enough."""
 
     monitor_interval = 0
 
 
-def images_done(total: int | None, what: str) -> Bar:
+def images_done(total: int | None, what: str) -> ProgressBar:
     """Create a progress bar that counts images; only the first process of a run shows the bar.
 
     Args:
@@ -53,7 +53,7 @@ def images_done(total: int | None, what: str) -> Bar:
         what: label of the bar, such as ``reading``.
     """
     silent = True if os.environ.get("RANK", "0") != "0" else None  # None: tqdm shows the bar only in a terminal
-    return Bar(total=total, desc=what, unit="image", delay=MOMENT, leave=False, disable=silent)
+    return ProgressBar(total=total, desc=what, unit="image", delay=MOMENT, leave=False, disable=silent)
 
 
 def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:

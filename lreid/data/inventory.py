@@ -7,7 +7,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from lreid.data.custom import TooFew
-from lreid.data.datasets import Sources, find, is_address, load_datasets, splits_of
+from lreid.data.datasets import Sources, find_dataset, is_address, load_datasets, split_count
 from lreid.data.images import require_files
 from lreid.data.records import SPLITS, DataSet, Record
 from lreid.data.spec import COLUMNS, Counts, NotThere
@@ -34,7 +34,7 @@ class Finding:
     data_set: DataSet | None = None
 
 
-def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> list[Finding]:
+def check_dataset(name: str, root: Path, *, files: bool = False, pattern: str = "") -> list[Finding]:
     """Load a data set and compare it with the published counts.
 
     Args:
@@ -51,7 +51,7 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
     """
     if is_address(name):
         raise InputError(f"{name}: comes with lreid; there are no files to check")
-    spec, unfit = find(name), ""
+    spec, unfit = find_dataset(name), ""
     try:
         data_sets = load_datasets(name, Sources(root, pattern=pattern))
     except NotThere as error:
@@ -67,7 +67,7 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
     for data_set in data_sets:
         wrong = differences(counts(data_set), spec.published if spec else {})
         if files:
-            wrong += unreadable([*data_set.train, *data_set.query, *data_set.gallery])
+            wrong += unreadable_note([*data_set.train, *data_set.query, *data_set.gallery])
         # Some published sets have queries without a match, so this fault alone does not make a set different.
         odd = faults(data_set, renumbered=spec is not None and spec.renumbered)
         if spec and spec.published:
@@ -135,7 +135,7 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
     return notes
 
 
-def unreadable(records: Iterable[Record]) -> list[str]:
+def unreadable_note(records: Iterable[Record]) -> list[str]:
     """Describe missing and empty images in a note, by their number and the first path, without decoding images."""
     reasons = []
     for record in records:
@@ -146,7 +146,7 @@ def unreadable(records: Iterable[Record]) -> list[str]:
     return [f"{counted(len(reasons), 'image')} unreadable, the first: {reasons[0]}"] if reasons else []
 
 
-def table(findings: Sequence[Finding]) -> str:
+def counts_table(findings: Sequence[Finding]) -> str:
     """Format the counts of data sets as a text table, followed by the notes."""
     rows: list[tuple[str, ...]] = []
     for finding in findings:
@@ -155,7 +155,7 @@ def table(findings: Sequence[Finding]) -> str:
             totals = counts(finding.data_set)
             cells = [f"{totals[f'{s} identities']} / {totals[f'{s} images']}" for s in SPLITS]
             cells.append(str(totals["cameras"] or "none"))
-        splits = splits_of(finding.name)
+        splits = split_count(finding.name)
         rows.append((finding.name, finding.status, *cells, str(splits) if splits > 1 else ""))
     heads = ("data set", "status", "train", "query", "gallery", "cameras", "splits")
     lines = [tabulate(rows, heads, disable_numparse=True)]

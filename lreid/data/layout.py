@@ -1,7 +1,7 @@
 """Functions that several data sets share: read labels from file names and lists, make splits."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,18 @@ def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
     distinct = sorted(set(pids))
     order = np.random.default_rng(seed).permutation(len(distinct))
     return {distinct[i] for i in order[: len(distinct) // 2]}
+
+
+def split_by_identity(
+    name: str, trained: Container[int], train: Iterable[Record], query: Iterable[Record], gallery: Iterable[Record]
+) -> DataSet:
+    """Make a data set whose training images show the identities in ``trained``, and whose test images show others."""
+    return DataSet(
+        name,
+        train=tuple(record for record in train if record.pid in trained),
+        query=tuple(record for record in query if record.pid not in trained),
+        gallery=tuple(record for record in gallery if record.pid not in trained),
+    )
 
 
 def require_splits(data_set: DataSet, sources: Path | Mapping[str, Path]) -> DataSet:

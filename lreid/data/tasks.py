@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lreid.data.datasets import Sources, load_datasets, splits_of
+from lreid.data.datasets import Sources, load_datasets, split_count
 from lreid.data.records import Benchmark, DataSet, Names, QueryGallery, Record, Task
 from lreid.errors import ArgumentError, counted
 from lreid.utils.identities import UNKNOWN
@@ -196,7 +196,7 @@ def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
     """Load the splits of every unseen data set."""
     all_splits: list[Splits] = []
     for name in unseen.names:
-        number = min(unseen.splits or splits_of(name), splits_of(name))
+        number = min(unseen.splits or split_count(name), split_count(name))
         all_splits += zip(*(load_datasets(name, sources, split=split) for split in range(number)), strict=True)
     return all_splits
 

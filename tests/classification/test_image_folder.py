@@ -8,7 +8,7 @@ from plain_benchmark import plain
 
 from lreid.classification import image_folder
 from lreid.data.datasets import Sources, load_datasets
-from lreid.data.inventory import look
+from lreid.data.inventory import check_dataset
 from lreid.data.tasks import merge_tasks
 from lreid.errors import InputError
 
@@ -79,7 +79,7 @@ def test_class_folder_is_found_in_root_or_current_folder(home, monkeypatch):
     assert load_datasets("folder:digits", Sources(home.parent)) == [expected]
     monkeypatch.chdir(home)
     assert load_datasets("folder:.", Sources("elsewhere"))[0].name == "digits"
-    (finding,) = look("folder:digits", home.parent, files=True)
+    (finding,) = check_dataset("folder:digits", home.parent, files=True)
     assert (finding.name, finding.status, finding.notes) == ("digits", "there", [])
 
 

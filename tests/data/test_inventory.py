@@ -2,7 +2,7 @@ import pytest
 
 from lreid.data.custom import read_custom
 from lreid.data.datasets import spec_of, specs
-from lreid.data.inventory import counts, faults, look, table
+from lreid.data.inventory import check_dataset, counts, counts_table, faults
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import COLUMNS
 from lreid.errors import InputError
@@ -43,12 +43,12 @@ COMPLETE = {"viper": make_viper, "prid2011": make_prid, "ilids": make_ilids, "cu
 @pytest.mark.parametrize("name", COMPLETE)
 def test_a_layout_of_the_published_size_is_complete(name, tmp_path):
     COMPLETE[name](tmp_path)
-    (finding,) = look(name, tmp_path, files=True)
+    (finding,) = check_dataset(name, tmp_path, files=True)
     assert (finding.status, finding.notes) == ("complete", [])
     found = counts(finding.data_set)
     for column, count in spec_of(name).published.items():
         assert found[column] == count
-    text = table([finding])
+    text = counts_table([finding])
     for split in ("train", "query", "gallery"):
         assert f"{found[f'{split} identities']} / {found[f'{split} images']}" in text
 
@@ -59,9 +59,9 @@ def test_unknown_cameras_are_not_counted(camera, tmp_path):
     touch(tmp_path, ["a.jpg", "b.jpg"])
     rows = [f"path,pid,split,{camera or 'remark'}", "a.jpg,7,query,north", "b.jpg,7,gallery,south"]
     (tmp_path / "shop.csv").write_text("\n".join(rows))
-    (finding,) = look(f"csv:{tmp_path / 'shop.csv'}", tmp_path)
+    (finding,) = check_dataset(f"csv:{tmp_path / 'shop.csv'}", tmp_path)
     assert counts(finding.data_set)["cameras"] == (2 if camera else 0)
-    row = table([finding]).splitlines()[-1].split()
+    row = counts_table([finding]).splitlines()[-1].split()
     assert row[-1] == ("2" if camera else "none")
 
 
@@ -69,20 +69,20 @@ def test_unknown_cameras_are_not_counted(camera, tmp_path):
 def test_table_counts_the_cameras_of_a_folder(names, cameras, tmp_path):
     for person in ("anna", "ben", "carl", "dora"):
         touch(tmp_path / "shop" / person, [names.format(shot) for shot in (1, 2)])
-    (finding,) = look(f"own:{tmp_path / 'shop'}", tmp_path)
+    (finding,) = check_dataset(f"own:{tmp_path / 'shop'}", tmp_path)
     assert counts(finding.data_set)["cameras"] == cameras == len(read_custom(tmp_path / "shop")[0].cameras)
 
 
 def test_every_difference_is_named(tmp_path):
     make_prid(tmp_path)
     home = tmp_path / "prid2011/prid_2011/single_shot"
-    (whole,) = look("prid2011", tmp_path)
+    (whole,) = check_dataset("prid2011", tmp_path)
     trained, asked = whole.data_set.train[0].pid, whole.data_set.query[0].pid
     for pid in (trained, asked, 749):
         (home / f"cam_b/person_{pid:04d}.png").unlink()
     touch(home / "cam_b", ["person_0750.png", "person_0751.png", "person_0752.png"])
     (home / f"cam_a/person_{trained:04d}.png").write_bytes(b"")
-    (finding,) = look("prid2011", tmp_path, files=True)
+    (finding,) = check_dataset("prid2011", tmp_path, files=True)
     assert finding.status == "different"
     assert finding.notes == [
         "train images: 199, published 200 (1 missing)",
@@ -91,15 +91,15 @@ def test_every_difference_is_named(tmp_path):
         f"1 image unreadable, the first: {home}/cam_a/person_{trained:04d}.png: image file is empty (0 bytes)",
         "1 of 100 queries have no image of their identity in the gallery",
     ]
-    assert table([finding]).count("prid2011: ") == 5
+    assert counts_table([finding]).count("prid2011: ") == 5
 
 
 def test_missing_and_broken_have_different_statuses(tmp_path):
-    (missing,) = look("viper", tmp_path)
+    (missing,) = check_dataset("viper", tmp_path)
     assert missing.status == "missing"
     assert missing.notes == [f"expected in {tmp_path / 'viper/VIPeR'} or {tmp_path / 'VIPeR'} or {tmp_path / 'viper'}"]
     (tmp_path / "viper/VIPeR/cam_a").mkdir(parents=True)
-    (broken,) = look("viper", tmp_path)
+    (broken,) = check_dataset("viper", tmp_path)
     assert broken.status == "broken"
     assert "lacks cam_b/" in broken.notes[0]
 
@@ -108,17 +108,17 @@ def test_own_data_are_there_or_faulty(tmp_path):
     touch(tmp_path, ["a.jpg", "b.jpg", "c.jpg"])
     rows = ["path,pid,camid,split", "a.jpg,1,0,train", "b.jpg,2,0,query", "c.jpg,2,1,gallery"]
     (tmp_path / "shop.csv").write_text("\n".join(rows))
-    (finding,) = look("csv:shop.csv", tmp_path, files=True)
+    (finding,) = check_dataset("csv:shop.csv", tmp_path, files=True)
     assert (finding.name, finding.status, finding.notes) == ("shop", "there", [])
     (tmp_path / "shop.csv").write_text("\n".join(rows).replace("2,1,gallery", "2,0,gallery"))
-    (finding,) = look("csv:shop.csv", tmp_path)
+    (finding,) = check_dataset("csv:shop.csv", tmp_path)
     assert finding.status == "different"
     assert "1 of 1 queries have matches only from their own camera" in finding.notes[0]
 
 
 def test_folder_too_small_for_training_can_be_searched(tmp_path, make_images):
     make_images(tmp_path, [f"{name}/1.jpg" for name in ("anna", "ben", "carla")])
-    (finding,) = look(f"own:{tmp_path}", tmp_path, files=True)
+    (finding,) = check_dataset(f"own:{tmp_path}", tmp_path, files=True)
     assert finding.status == "there" and counts(finding.data_set)["gallery identities"] == 3
     with pytest.raises(InputError) as error:
         read_custom(tmp_path)
@@ -127,14 +127,14 @@ def test_folder_too_small_for_training_can_be_searched(tmp_path, make_images):
 
 def test_unknown_and_synthetic_sets_are_refused(tmp_path):
     with pytest.raises(InputError, match="unknown data set"):
-        look("vipre", tmp_path)
+        check_dataset("vipre", tmp_path)
     with pytest.raises(InputError, match="there are no files to check"):
-        look("synthetic:plaza", tmp_path)
+        check_dataset("synthetic:plaza", tmp_path)
 
 
 def test_table_names_a_folder_once(tmp_path):
     assert all(set(spec.published) <= set(COLUMNS) for spec in specs().values())
-    text = table([finding for name in specs() for finding in look(name, tmp_path)])
+    text = counts_table([finding for name in specs() for finding in check_dataset(name, tmp_path)])
     assert "cuhk03_classic_detected_single_shot, cuhk03_classic_labeled_single_shot: expected in" in text
     assert all(len([line for line in text.splitlines() if line.startswith(f"{name} ")]) >= 1 for name in specs())
 

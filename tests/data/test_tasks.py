@@ -179,7 +179,7 @@ def build_split(monkeypatch):
         return [versions[name][split]]
 
     monkeypatch.setattr(tasks, "load_datasets", load)
-    monkeypatch.setattr(tasks, "splits_of", {"four": 4, "two": 2, "one": 1}.get)
+    monkeypatch.setattr(tasks, "split_count", {"four": 4, "two": 2, "one": 1}.get)
 
     def build(**changes):
         chosen = {"train": ["one"], "unseen": ["four", "two"], "split_seed": 7, "cameras": "same"}

@@ -161,7 +161,7 @@ def specs() -> dict[str, Spec]:
     return {spec.name: spec for module in files() for spec in module.SPECS} | _registered
 
 
-def find(name: str) -> Spec | None:
+def find_dataset(name: str) -> Spec | None:
     """Return the specification of a data set; None if the name is unknown or has a scheme such as ``synthetic:``."""
     if name in _registered or ":" in name:
         return _registered.get(name)
@@ -174,7 +174,7 @@ def spec_of(name: str) -> Spec:
     Raises:
         InputError: no data set has this name; the message gives the most similar name.
     """
-    if spec := find(name):
+    if spec := find_dataset(name):
         return spec
     if name.lower().startswith("duke"):
         raise InputError(
@@ -193,9 +193,9 @@ def spec_of(name: str) -> Spec:
     raise InputError(f"{name}: unknown data set; the nearest name is {nearest} (all: {', '.join(names)})")
 
 
-def splits_of(name: str) -> int:
+def split_count(name: str) -> int:
     """Return the number of splits over which the figures of a data set are averaged."""
-    spec = find(name)
+    spec = find_dataset(name)
     return spec.splits if spec else 1
 
 

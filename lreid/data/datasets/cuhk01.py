@@ -8,7 +8,7 @@ same people. The test pair P5 of CUHK02 shows other people.
 
 from pathlib import Path
 
-from lreid.data.layout import random_half, read_folder, require_splits
+from lreid.data.layout import random_half, read_folder, require_splits, split_by_identity
 from lreid.data.records import DataSet
 from lreid.data.spec import Layout, Spec, published
 
@@ -30,14 +30,8 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         for record in read_folder(home / "campus", PATTERN, EXAMPLE)
     ]
     trained = random_half((record.pid for record in records), seed=[seed, split // 2])
-    tested = [record for record in records if record.pid not in trained]
-    query_camera = 1 + split % 2
-    data_set = DataSet(
-        "cuhk01",
-        train=tuple(record for record in records if record.pid in trained),
-        query=tuple(record for record in tested if record.camid == query_camera),
-        gallery=tuple(record for record in tested if record.camid != query_camera),
-    )
+    views = [[record for record in records if record.camid == camera] for camera in (1, 2)]
+    data_set = split_by_identity("cuhk01", trained, records, views[split % 2], views[1 - split % 2])
     return require_splits(data_set, home / "campus")
 
 

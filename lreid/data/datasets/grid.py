@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lreid.data.layout import read_folder, require_splits
+from lreid.data.layout import read_folder, require_splits, split_by_identity
 from lreid.data.matlab import read_matlab
 from lreid.data.records import DataSet
 from lreid.data.spec import Layout, Spec, published
@@ -29,12 +29,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """
     probe, gallery = (read_folder(home / folder, PATTERN, EXAMPLE) for folder in ("probe", "gallery"))
     trained = _trained(home / PARTITIONS, split)
-    data_set = DataSet(
-        "grid",
-        train=tuple(record for record in probe + gallery if record.pid in trained),
-        query=tuple(record for record in probe if record.pid not in trained),
-        gallery=tuple(record for record in gallery if record.pid not in trained),
-    )
+    data_set = split_by_identity("grid", trained, probe + gallery, probe, gallery)
     return require_splits(data_set, {"train": home, "query": home / "probe", "gallery": home / "gallery"})
 
 

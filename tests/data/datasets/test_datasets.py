@@ -1,7 +1,7 @@
 import pytest
 
 from lreid.data import datasets
-from lreid.data.datasets import Sources, files, load_datasets, register_dataset, spec_of, specs, splits_of
+from lreid.data.datasets import Sources, files, load_datasets, register_dataset, spec_of, specs, split_count
 from lreid.data.layout import read_folder
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import Layout, NotThere, Spec
@@ -132,7 +132,7 @@ def test_custom_data_set_is_registered(registry, make_images, tmp_path):
     ):
         load_datasets("shop", Sources(tmp_path / "none"))
     register_dataset(Spec(name="shop", read=read, title="Shop", layout=Layout(["shop"]), splits=4))
-    assert splits_of("shop") == 4 and "shop" in specs()
+    assert split_count("shop") == 4 and "shop" in specs()
 
 
 FILE = """
