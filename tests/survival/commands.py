@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pooch
 import pytest
 import safetensors.torch
 from disk_faults import DiskFaults
 from example_files import synthetic_people, write_checkpoint, write_images, write_model_and_images
 from PIL import Image
 from processes import fork_process, wait_for_exit
-from tiny import FEW, TINY, tiny_config
+from tiny import FEW, TINY, as_arguments, tiny_config
 from zoo_entries import write_card
 
 from lreid.apps.cli import run_command
@@ -36,7 +35,6 @@ from lreid.training.run import train
 from lreid.utils.files import leftovers
 from lreid.utils.reading import read_json, read_tensors
 from lreid.zoo import read_card, read_entry
-from lreid.zoo.card import weights_name
 
 # What is counted, besides kills and failures: each must be 0.
 WRONG = ("lost", "damaged", "tracebacks", "leftovers", "resumes not bit-equal", "wrong exit status")
@@ -98,10 +96,8 @@ class World:
         return ["search", *map(str, words)]
 
     def build(self, name: str, images: str = "g", model: str = "model.pt") -> None:
-        call(
-            self.search("build", name, self.folder / images, "--checkpoint", self.folder / model, "--device", "cpu"),
-            Path(),
-        )
+        words = ("--checkpoint", self.folder / model, "--device", "cpu")
+        call(self.search("build", name, self.folder / images, *words), Path())
 
 
 @contextlib.contextmanager
@@ -213,7 +209,6 @@ class Command:
         parts: whether the command changes several things one after the other, each in one step.
         resumes: whether the same command resumes its interrupted work, of which a part may stay until then.
         rewrite: function that writes the files again and so deletes leftovers; None if the command itself does.
-        orphans: files that may stay after a kill, because nothing proves that they are lreid's.
     """
 
     words: list[str]
@@ -222,108 +217,83 @@ class Command:
     parts: bool = False
     resumes: bool = False
     rewrite: Callable[[Path], Any] | None = None
-    orphans: frozenset[str] = frozenset()
 
 
 def commands(world: World) -> dict[str, Command]:
     """All commands that write files, on small input."""
     there, device = world.folder, ("--device", "cpu")
+    model, other = (("--checkpoint", there / name, *device) for name in ("model.pt", "other.pt"))
+    weights = there / "model.safetensors"
 
-    def with_versions() -> None:
-        world.build("people.gallery", "more")
-        world.build("people.gallery.next", "more", "other.pt")
-        world.build("people.gallery.previous", "more", "other.pt")
+    def gallery_command(prepare: Callable[[], Any], name: str, *words: object, **more: Any) -> Command:
+        return Command(world.search(name, "people.gallery", *words), prepare, galleries, rewrite=rewritten, **more)
 
     def link(hour: int) -> list[str]:
-        model = ("--checkpoint", there / "model.pt") if hour == 8 else ()
-        words = ("link", "add", "linked", there / f"{hour}.yaml", *model, "--threshold", 0.9999, "--raw", *device)
-        return [str(word) for word in words]
-
-    def with_days(*hours: int) -> None:
-        for hour in hours:
-            assert call(link(hour), Path()) == (0, "")
+        words = ("link", "add", "linked", there / f"{hour}.yaml", *(model if hour == 8 else device))
+        return [str(word) for word in (*words, "--threshold", 0.9999, "--raw")]
 
     def link_command(words: list[str], *hours: int) -> Command:
-        return Command(words, lambda: with_days(*hours), linked, parts=True, rewrite=swept)
+        def prepare() -> None:
+            for hour in hours:
+                assert call(link(hour), Path()) == (0, "")
 
-    def gallery_command(prepare: Callable[[], Any], *words: object, **more: Any) -> Command:
-        return Command(world.search(*words), prepare, galleries, rewrite=rewritten, **more)
+        return Command(words, prepare, linked, parts=True, rewrite=swept)
+
+    def nothing() -> None:
+        pass
 
     def built() -> None:
         world.build("people.gallery")
 
+    def with_versions() -> None:
+        world.build("people.gallery", "more")
+        for version in ("next", "previous"):
+            world.build(f"people.gallery.{version}", "more", "other.pt")
+
     def calibrated() -> None:
-        world.build("people.gallery")
+        built()
         call(world.search("calibrate", "people.gallery", there / "q", *device), Path())
 
     def reindexed() -> None:
-        world.build("people.gallery")
-        call(world.search("reindex", "people.gallery", "--checkpoint", there / "other.pt", "--device", "cpu"), Path())
+        built()
+        call(world.search("reindex", "people.gallery", *other), Path())
 
     def published() -> None:
         Path("zoo").mkdir()
-        content = (there / "model.safetensors").read_bytes()
-        write_card(Path("zoo/mine.json").absolute(), content).weights.write_bytes(content)
+        card = write_card(Path("zoo/mine.json").absolute(), weights.read_bytes())
+        card.weights.write_bytes(weights.read_bytes())
 
     def to_download() -> None:
-        content = (there / "model.safetensors").read_bytes()
-        write_card(Path("mine.json").absolute(), content, url=(there / "model.safetensors").as_uri())
+        write_card(Path("mine.json").absolute(), weights.read_bytes(), url=weights.as_uri())
 
     def with_results() -> None:
         shutil.copytree(there / "run", "run")
-        Path("run/report.html").unlink()
 
     somebody = min(path.name for path in (there / "more").iterdir())
-    keys = [str(part) for pair in (TINY | KEYS).items() for part in pair]
-    queried = files("matches/matches.json", "matches/matches.html")
+    train_words = ["train", "--resume", "--out", "run", *as_arguments(TINY, KEYS)]
+    query = world.search("query", "people.gallery", there / "q", "--out", "matches", *device)
+    check = ("check", "people.gallery", "--new", there / "other.pt", "--images", there / "q", "--out", "checked")
+    publish = ["zoo", "publish", str(there / "run"), "mine", "--licence", "MIT", "--out", "zoo"]
+    report = ["report", "run", "--html", "compared.html"]
     return {
-        "build": gallery_command(
-            lambda: None, "build", "people.gallery", there / "g", "--checkpoint", there / "model.pt", *device
-        ),
-        "add": gallery_command(built, "add", "people.gallery", there / "more", *device),
-        "remove": gallery_command(
-            with_versions, "remove", "people.gallery", "--identity", somebody, "--everywhere", parts=True
-        ),
-        "calibrate": gallery_command(built, "calibrate", "people.gallery", there / "q", *device),
-        "query": Command(
-            world.search("query", "people.gallery", there / "q", "--out", "matches", *device),
-            built,
-            queried,
-            parts=True,
-        ),
-        "check": Command(
-            world.search(
-                *("check", "people.gallery", "--new", there / "other.pt", "--images", there / "q", "--out", "checked"),
-                *device,
-            ),
-            calibrated,
-            checked,
-            parts=True,
-        ),
-        "reindex": gallery_command(
-            built, "reindex", "people.gallery", "--checkpoint", there / "other.pt", *device, resumes=True
-        ),
-        "rollback": gallery_command(reindexed, "rollback", "people.gallery", resumes=True),
-        "migrate": gallery_command(built, "migrate", "people.gallery", "copy.gallery"),
-        "publish": Command(
-            ["zoo", "publish", str(there / "run"), "mine", "--licence", "MIT", "--out", "zoo"],
-            published,
-            entry,
-            orphans=frozenset({f"zoo/{weights_name('mine', pooch.file_hash(str(there / 'model.safetensors')))}"}),
-        ),
+        "build": gallery_command(nothing, "build", there / "g", *model),
+        "add": gallery_command(built, "add", there / "more", *device),
+        "remove": gallery_command(with_versions, "remove", "--identity", somebody, "--everywhere", parts=True),
+        "calibrate": gallery_command(built, "calibrate", there / "q", *device),
+        "query": Command(query, built, files("matches/matches.json", "matches/matches.html"), parts=True),
+        "check": Command(world.search(*check, *device), calibrated, checked, parts=True),
+        "reindex": gallery_command(built, "reindex", *other, resumes=True),
+        "rollback": gallery_command(reindexed, "rollback", resumes=True),
+        "migrate": gallery_command(built, "migrate", "copy.gallery"),
+        "publish": Command(publish, published, entry),
         "download": Command(["zoo", "download", "mine.json"], to_download, downloaded, resumes=True),
-        "report": Command(
-            ["report", "run", "--html", "compared.html"],
-            with_results,
-            files("run/report.html", "compared.html"),
-            parts=True,
-        ),
+        "report": Command(report, with_results, files("run/report.html", "compared.html"), parts=True),
         "link-first": link_command(link(8)),
         "link-add": link_command(link(9), 8),
         "link-merge": link_command(["link", "merge", "linked", "1", "2"], 8),
         "link-undo": link_command(["link", "undo", "linked"], 8, 9),
         "link-remove": link_command(["link", "remove", "linked", "--identity", "1"], 8, 9),
-        "train": Command(["train", "--resume", "--out", "run", *keys], lambda: None, trained, resumes=True),
+        "train": Command(train_words, nothing, trained, resumes=True),
     }
 
 
@@ -414,7 +384,7 @@ class Trial:
                 return
             if command.state(here) != self.after:
                 counts.wrong("resumes not bit-equal" if self.name == "train" else "lost", about)
-            self._count_leftovers(here, self.names[1] | command.orphans, counts, about)
+            self._count_leftovers(here, self.names[1], counts, about)
         answer.unlink(missing_ok=True)
 
     def _is_sound(self, here: Path, counts: Counts, about: str) -> bool:

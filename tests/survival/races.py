@@ -64,33 +64,29 @@ def race(world: World, folder: Path, turns: int) -> Counts:
         )
 
     build, publish, download = known["build"], known["publish"], known["download"]
+
+    def built(here: Path, statuses: list[int]) -> bool:
+        return sorted(statuses) == [0, 2, 2] and len(paths(here)) > 0
+
+    def added(here: Path, statuses: list[int]) -> bool:
+        return 0 in statuses and any("/more/" in path for path in paths(here))
+
+    def published(here: Path, statuses: list[int]) -> bool:
+        return statuses == [0, 0] and bool(entry(here))
+
+    def downloaded(here: Path, statuses: list[int]) -> bool:
+        return statuses == [0, 0] and len(download.state(here)) == 1
+
+    def trained(here: Path, statuses: list[int]) -> bool:
+        return 0 in statuses and outcome(here / "run") == uninterrupted
+
     trials: dict[str, tuple[Callable[[], Any], list[list[str]], Callable[..., bool]]] = {
-        "builders": (
-            lambda: None,
-            [build.words] * 3,
-            lambda here, statuses: sorted(statuses) == [0, 2, 2] and len(paths(here)) > 0,
-        ),
+        "builders": (build.prepare, [build.words] * 3, built),
         "removals": (lambda: world.build("people.gallery", "more"), [remove, drop], both),
-        "additions": (
-            known["add"].prepare,
-            [add, add],
-            lambda here, statuses: 0 in statuses and any("/more/" in path for path in paths(here)),
-        ),
-        "publications": (
-            publish.prepare,
-            [publish.words] * 2,
-            lambda here, statuses: statuses == [0, 0] and bool(entry(here)),
-        ),
-        "downloads": (
-            download.prepare,
-            [download.words] * 2,
-            lambda here, statuses: statuses == [0, 0] and len(download.state(here)) == 1,
-        ),
-        "runs": (
-            lambda: None,
-            [train, train],
-            lambda here, statuses: 0 in statuses and outcome(here / "run") == uninterrupted,
-        ),
+        "additions": (known["add"].prepare, [add, add], added),
+        "publications": (publish.prepare, [publish.words] * 2, published),
+        "downloads": (download.prepare, [download.words] * 2, downloaded),
+        "runs": (known["train"].prepare, [train, train], trained),
     }
     for turn, (name, trial) in product(range(turns), trials.items()):
         if name != "runs" or turn % 5 == 0:

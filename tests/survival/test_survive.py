@@ -64,17 +64,3 @@ def test_concurrent_processes_succeed_or_are_refused(world: World, tmp_path: Pat
 
 def test_every_writing_command_is_tested(world: World) -> None:
     assert set(commands(world)) == set(COMMANDS)
-
-
-def test_table_is_written_into_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{survive.MARKS[0]}\n{survive.MARKS[1]}\nafter\n")
-    monkeypatch.setattr(survive, "PAGE", page)
-    counts = Counts()
-    counts.numbers.update({"kills": 1234, "lost": 2})
-    survive.write_table({"chains": survive.row("chains", counts, "today, abc")})
-    first = page.read_text()
-    assert "1,234 kills | 2 | 0 | 0 | 0 | 0 | 0 | today, abc |" in first and first.count("not run") == 3
-    survive.write_table({"inputs": survive.row("inputs", Counts(), "today, def")})
-    assert "1,234 kills | 2 |" in page.read_text() and page.read_text().count("not run") == 2
-    assert page.read_text().startswith("before\n") and page.read_text().endswith("\nafter\n")
