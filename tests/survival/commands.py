@@ -24,7 +24,7 @@ from example_files import synthetic_people, write_checkpoint, write_images, writ
 from PIL import Image
 from processes import fork_process, wait_for_exit
 from tiny import FEW, TINY, as_arguments, tiny_config
-from zoo_entries import write_card
+from zoo_entries import card_of, write_card
 
 from lreid.apps.cli import run_command
 from lreid.checkpoint import load_checkpoint, load_newest
@@ -209,6 +209,7 @@ class Command:
         parts: whether the command changes several things one after the other, each in one step.
         resumes: whether the same command resumes its interrupted work, of which a part may stay until then.
         rewrite: function that writes the files again and so deletes leftovers; None if the command itself does.
+        orphans: files that may stay after a kill.
     """
 
     words: list[str]
@@ -217,6 +218,7 @@ class Command:
     parts: bool = False
     resumes: bool = False
     rewrite: Callable[[Path], Any] | None = None
+    orphans: frozenset[str] = frozenset()
 
 
 def commands(world: World) -> dict[str, Command]:
@@ -273,6 +275,7 @@ def commands(world: World) -> dict[str, Command]:
     train_words = ["train", "--resume", "--out", "run", *as_arguments(TINY, KEYS)]
     query = world.search("query", "people.gallery", there / "q", "--out", "matches", *device)
     check = ("check", "people.gallery", "--new", there / "other.pt", "--images", there / "q", "--out", "checked")
+    old_weights = f"zoo/{card_of(Path('mine.json'), weights.read_bytes()).weights.name}"
     publish = ["zoo", "publish", str(there / "run"), "mine", "--licence", "MIT", "--out", "zoo"]
     report = ["report", "run", "--html", "compared.html"]
     return {
@@ -285,7 +288,7 @@ def commands(world: World) -> dict[str, Command]:
         "reindex": gallery_command(built, "reindex", *other, resumes=True),
         "rollback": gallery_command(reindexed, "rollback", resumes=True),
         "migrate": gallery_command(built, "migrate", "copy.gallery"),
-        "publish": Command(publish, published, entry),
+        "publish": Command(publish, published, entry, orphans=frozenset({old_weights})),
         "download": Command(["zoo", "download", "mine.json"], to_download, downloaded, resumes=True),
         "report": Command(report, with_results, files("run/report.html", "compared.html"), parts=True),
         "link-first": link_command(link(8)),
@@ -384,7 +387,7 @@ class Trial:
                 return
             if command.state(here) != self.after:
                 counts.wrong("resumes not bit-equal" if self.name == "train" else "lost", about)
-            self._count_leftovers(here, self.names[1], counts, about)
+            self._count_leftovers(here, self.names[1] | command.orphans, counts, about)
         answer.unlink(missing_ok=True)
 
     def _is_sound(self, here: Path, counts: Counts, about: str) -> bool:
