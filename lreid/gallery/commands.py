@@ -42,7 +42,7 @@ def build(
         where: place of the new gallery, see :func:`lreid.gallery.gallery.place_of`.
         checkpoint: checkpoint of the model that extracts features.
         images: images from :func:`list_images`.
-        kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
+        kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.shards`.
         shards: number of parts of the index in a file, which are searched in parallel.
         adapt_norm: whether to standardise features per camera, by statistics of these images, which the gallery stores.
         skip_bad: whether to leave out images that cannot be read.
