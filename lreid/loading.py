@@ -155,23 +155,10 @@ def network_of(cfg: CfgNode, *, weights: str | Weights = "none", neck: bool | nn
     """
     if isinstance(weights, str) and weights.startswith(zoo.PREFIX):
         weights = _zoo_weights(zoo.find(weights))
-    with naming_keys("MODEL", height="INPUT.HEIGHT", width="INPUT.WIDTH", mean="INPUT.MEAN", std="INPUT.STD"):
-        return Embedder(
-            cfg.MODEL.BACKBONE,
-            weights,
-            height=cfg.INPUT.HEIGHT,
-            width=cfg.INPUT.WIDTH,
-            mean=cfg.INPUT.MEAN,
-            std=cfg.INPUT.STD,
-            neck=neck,
-            pooling=cfg.MODEL.POOLING,
-            norm=cfg.MODEL.NORM,
-            scale=cfg.MODEL.SCALE,
-            adapter=cfg.MODEL.ADAPTER,
-            adapter_size=cfg.MODEL.ADAPTER_SIZE,
-            adapter_layers=cfg.MODEL.ADAPTER_LAYERS,
-            adapter_merge=cfg.MODEL.ADAPTER_MERGE,
-        )
+    options = {key.lower(): value for key, value in cfg.MODEL.items()} | {"weights": weights, "neck": neck}
+    size = {key.lower(): cfg.INPUT[key] for key in ("HEIGHT", "WIDTH", "MEAN", "STD")}
+    with naming_keys("MODEL", **{key: f"INPUT.{key.upper()}" for key in size}):
+        return Embedder(**options, **size)
 
 
 def initial_normalisation(cfg: CfgNode) -> tuple[Sequence[float], Sequence[float]] | None:

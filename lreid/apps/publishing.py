@@ -78,18 +78,8 @@ def publish_run(args: argparse.Namespace) -> None:
     if args.hub and not args.out:
         raise InputError("--hub: needs --out DIR, a folder for a copy of the uploaded entry")
     hub = hub_of(args.hub) if args.hub else None  # here, so that a wrong name or token is reported before the work
-    card = publish(
-        args.run,
-        args.name,
-        licence=args.licence,
-        title=args.title,
-        start_only=args.start_only,
-        trained_on=args.trained_on,
-        limits=args.limits,
-        urls=args.url,
-        half=args.half,
-        folder=args.out or BUNDLED,
-    )
+    options = {key: getattr(args, key) for key in ("licence", "title", "start_only", "trained_on", "limits", "half")}
+    card = publish(args.run, args.name, **options, urls=args.url, folder=args.out or BUNDLED)
     print(describe(card))
     if args.hub:
         print(f"uploaded: {upload(card, args.hub, hub)}")

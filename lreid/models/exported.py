@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from lreid.utils.reading import misfit, raise_if_unreadable, read_bytes
 
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # the two kinds of input images
 PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # types of the values
-PROPERTIES = 14  # number of the field of an ONNX model that contains its properties
+onnx, onnxruntime = Extra("onnx", "export"), Extra("onnxruntime", "export")
 
 
 class OnnxEmbedder(Embedder):
@@ -122,46 +122,13 @@ def seal(content: bytes, properties: Mapping[str, str]) -> str:
         64 hexadecimal digits.
 
     Raises:
-        ValueError: the content is not an ONNX file.
         KeyError: a property is missing.
     """
-    digest = hashlib.sha256()
-    for number, field in _fields(content):
-        if number != PROPERTIES:
-            digest.update(field)
+    model = onnx.ModelProto.FromString(content)
+    del model.metadata_props[:]
+    digest = hashlib.sha256(model.SerializeToString())
     digest.update(json.dumps([properties[key] for key in ("fingerprint", "images", *PREPARATION)]).encode())
     return digest.hexdigest()
-
-
-def _fields(content: bytes) -> Iterator[tuple[int, memoryview]]:
-    """Yield the number and the bytes of each field of a Protocol Buffers message."""
-    view, at = memoryview(content), 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            value |= (view[at] & 127) << shift
-            shift, at = shift + 7, at + 1
-            if view[at - 1] < 128:
-                return value
-
-    while at < len(view):
-        begin = at
-        try:
-            number, kind = divmod(varint(), 8)
-            if kind == 0:
-                varint()
-            elif kind == 2:
-                length = varint()  # this moves ``at``, too
-                at += length
-            else:
-                at += {1: 8, 5: 4}[kind]
-        except (IndexError, KeyError):
-            raise ValueError("not Protocol Buffers") from None
-        if at > len(view):
-            raise ValueError("cut short")
-        yield number, view[begin:at]
 
 
 def _read(file: Path) -> bytes:
@@ -173,7 +140,8 @@ def _read(file: Path) -> bytes:
 
 
 def _session(content: bytes, name: str) -> Any:
-    onnxruntime, onnx = Extra("onnxruntime", "export").load(), Extra("onnx", "export").load()
+    for module in (onnxruntime, onnx):
+        module.load()  # otherwise, the error about a missing package would be one about the file
     try:
         model = onnx.ModelProto.FromString(content)
     except Exception as error:  # its type depends on the installed protobuf library
