@@ -196,7 +196,10 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
         InputError: :func:`load_model` raises an error, or a pair is invalid.
     """
     source = single_file(source)
-    config = _onnx_model(source).config if _is_onnx(source) else read_checkpoint(source)["config"]
+    if entry := _entry(source):  # the card suffices, without the weights
+        config = yaml.safe_dump(entry.config)
+    else:
+        config = _onnx_model(source).config if _is_onnx(source) else read_checkpoint(source)["config"]
     return config_from_text(config, str(source), overrides)
 
 
