@@ -299,7 +299,7 @@ def _compare(args: argparse.Namespace) -> None:
 def _info(args: argparse.Namespace) -> None:
     from lreid.gallery import commands
 
-    for name, value in commands.describe(args.gallery).items():
+    for name, value in commands.info(args.gallery).items():
         print(f"{name:22} {value}")
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from lreid.utils.extras import public_names
 
 if TYPE_CHECKING:
-    from lreid.gallery.commands import add, build, calibrate, describe, query, remove
+    from lreid.gallery.commands import add, build, calibrate, info, query, remove
     from lreid.gallery.filters import Filter
     from lreid.gallery.findings import verdict, write_findings
     from lreid.gallery.gallery import Gallery, Matches
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from lreid.gallery.versions import migrate, reindex, roll_back
 
 __all__ = ["Filter", "Gallery", "Matches", "NamedGallery"]
-__all__ += ["add", "build", "calibrate", "describe", "list_images", "query", "remove"]
+__all__ += ["add", "build", "calibrate", "info", "list_images", "query", "remove"]
 __all__ += ["migrate", "reindex", "roll_back", "verdict", "write_findings"]
 
 MODULES = {
-    "commands": ("add", "build", "calibrate", "describe", "query", "remove"),
+    "commands": ("add", "build", "calibrate", "info", "query", "remove"),
     "filters": ("Filter",),
     "findings": ("verdict", "write_findings"),
     "gallery": ("Gallery", "Matches"),

@@ -287,7 +287,7 @@ def _require_cameras(queries: Sequence[SearchImage]) -> None:
         )
 
 
-def describe(where: Where) -> dict[str, Any]:
+def info(where: Where) -> dict[str, Any]:
     """Return a dictionary with the properties of a gallery, for printing."""
     named = NamedGallery.load(where)
     about, place = named.gallery.about, place_of(where)

@@ -13,7 +13,7 @@ import numpy as np
 from lreid.errors import ArgumentError, InputError, counted, require
 from lreid.gallery.faiss_store import FaissStore, FilePlace
 from lreid.gallery.filters import EVERYTHING, Filter
-from lreid.gallery.images import Model, absolute, features_of, model_of, named, origin
+from lreid.gallery.images import Model, absolute, features_of, fingerprint_and_network, named, origin
 from lreid.gallery.store import (
     LABELS,
     PLURAL,
@@ -209,7 +209,7 @@ class Gallery:
                 reachable.
         """
         images, paths, ids, cams = named(images, paths, ids, cams)
-        made_by, network = model_of(images, model, {})
+        made_by, network = fingerprint_and_network(images, model, {})
         description = About(made_by, **about)
         if network is not None:
             description.extras = origin(network) | description.extras
@@ -487,7 +487,7 @@ class Gallery:
 
     def _vectors(self, images: Any, model: Model | None, name: str, *, cross_model: bool = False) -> np.ndarray:
         """Return unit vectors ``(N, D)`` of images or of features, as in :meth:`search`."""
-        made_by, network = model_of(images, self.network if model is None else model, self.about.extras)
+        made_by, network = fingerprint_and_network(images, self.network if model is None else model, self.about.extras)
         if model is None:
             self.network = network
         if not cross_model and made_by != self.about.model:

@@ -249,7 +249,9 @@ def are_features(images: Any) -> bool:
     return getattr(images, "ndim", 0) == 2 and "float" in str(images.dtype)
 
 
-def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) -> tuple[str, Embedder | None]:
+def fingerprint_and_network(
+    images: Any, model: Model | None, extras: dict[str, np.ndarray]
+) -> tuple[str, Embedder | None]:
     """Return the fingerprint and the network of a model. The network is None if ``model`` is only a fingerprint.
 
     Args:
@@ -279,7 +281,7 @@ def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) ->
 
 
 def features_of(images: Any, network: Embedder | None, extras: dict[str, np.ndarray]) -> Any:
-    """Extract features (n, D) of images with the network of :func:`model_of`; return features unchanged."""
+    """Extract features (n, D) of images with a network; return features unchanged."""
     if network is None or are_features(images):
         return images
     return network.extract(images, flip=bool(extras.get("flip", [False])[0]))

@@ -32,7 +32,7 @@ from lreid.utils.reading import escaped
 MOST_PIXELS = 50_000_000  # maximum pixels of an uploaded image: 150 MB decoded
 MOST_LETTERS = 200  # maximum length of a name
 UNDOABLE = 20  # number of changes that can be undone
-SUFFIXES = {"MPO": ".jpg", "HEIF": ".heic"}  # suffixes that differ from the name of the format
+SUFFIX_OF = {"MPO": ".jpg", "HEIF": ".heic"}  # suffixes that differ from the name of the format
 
 
 class Absent(InputError):
@@ -312,7 +312,7 @@ def _suffix(content: bytes) -> str:
         ) from None
     if width * height > MOST_PIXELS:
         raise InputError(f"the image has {width} x {height} pixels; send one of at most {MOST_PIXELS:,} pixels")
-    return SUFFIXES.get(kind, f".{kind.lower()}")
+    return SUFFIX_OF.get(kind, f".{kind.lower()}")
 
 
 def _name(name: str | None, what: str) -> str | None:

@@ -183,7 +183,7 @@ def test_add_takes_new_images_and_new_names(world: Path, gallery: Path, tmp_path
 
 def test_remove_by_path_and_by_identity(gallery: Path, images: list[Path]) -> None:
     assert lreid.gallery.remove(gallery, [str(images[-1])], identity(images[-1])) == 6
-    properties = lreid.gallery.describe(gallery)
+    properties = lreid.gallery.info(gallery)
     assert (properties["images"], properties["identities"]) == (len(images) - 6, 19)
     before = gallery.read_bytes()
     with pytest.raises(InputError, match="nothing was removed"):
@@ -202,7 +202,7 @@ def test_remove_everywhere_reaches_every_version(gallery: Path, images: list[Pat
     unfinished.gallery.about.whole = False
     unfinished.gallery.save()
     half = shutil.copy(gallery, gallery.with_name(f".{gallery.name}.previous.0123abcd.lreid"))
-    assert lreid.gallery.describe(gallery)["related files"] == f"{versions[1]}, {versions[2]}, {half}"
+    assert lreid.gallery.info(gallery)["related files"] == f"{versions[1]}, {versions[2]}, {half}"
     person, name = identity(images[-1]), images[-1].name.encode()
     lreid.gallery.remove(gallery, identity=person)
     assert name in versions[2].read_bytes() and not half.exists()
@@ -267,7 +267,7 @@ def test_gallery_normalised_per_camera_normalises_additions_and_queries(
     norm = CameraNorm.estimate(features[:-4], cameras[:-4])
     enrolled = unit(norm(features, cameras))
     assert lreid.gallery.add(file, images[-4:], device="cpu") == 4  # with the statistics of the others
-    assert lreid.gallery.describe(file)["adapted normalisation"] == "features, per camera"
+    assert lreid.gallery.info(file)["adapted normalisation"] == "features, per camera"
     nameless = shutil.copy(queries[0], tmp_path / "somebody.png")
     other = write_checkpoint(tmp_path / "other.pt", seed=1)
     for image, number, options in (
@@ -318,7 +318,7 @@ def test_features_of_mirrored_images_are_added_if_the_checkpoint_says_so(
         for answer, scores in zip(results["queries"], unit(features) @ enrolled.T, strict=True):
             best = [match["score"] for match in answer["matches"]]
             assert best == pytest.approx(np.sort(scores)[::-1][:5], abs=1e-5)
-    properties = lreid.gallery.describe(file)
+    properties = lreid.gallery.info(file)
     assert properties["flipped images"] == "added" and properties["threshold"].startswith("none")
 
 

@@ -139,7 +139,7 @@ def test_remove_everywhere_reaches_all_versions(world, new_place):
     old = build(where, world)
     reindex(where, world / "new.pt", device="cpu")
     place = place_of(where)
-    assert place.beside() == [str(place.previous())] == [lreid.gallery.describe(where)["related files"]]
+    assert place.beside() == [str(place.previous())] == [lreid.gallery.info(where)["related files"]]
     name = next(iter(old.identities.values()))
     assert lreid.gallery.remove(where, identity=name, everywhere=True) == 6
     for each in (place, place.previous()):
