@@ -27,14 +27,10 @@ class Extra:
         """Import and return the module now, so that errors about a missing package come early."""
         try:
             return import_module(self._module)
-        except ImportError as error:
+        except (ImportError, RuntimeError) as error:  # faiss-gpu raises RuntimeError if a CUDA library is missing
             raise_if_out_of_memory(error, self._module)
-            raise InputError(
-                f"{self._module} cannot be imported ({error}); install it with: pip install 'lreid[{self._extra}]'"
-            ) from None
-        except RuntimeError as error:  # faiss-gpu raises it if a CUDA library is missing
-            raise_if_out_of_memory(error, self._module)
-            raise InputError(f"{self._module} cannot be imported: {error}") from None
+            advice = f"; install it with: pip install 'lreid[{self._extra}]'" if isinstance(error, ImportError) else ""
+            raise InputError(f"{self._module} cannot be imported ({error}){advice}") from None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # copy and pickle look up special methods

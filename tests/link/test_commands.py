@@ -315,22 +315,19 @@ def test_recording_without_people_is_left_out(films: Path, linked: Path, caplog:
         assert {file: file.read_bytes() for file in before} == before
 
 
-def test_url_is_read_and_its_password_is_not_stored(films: Path, tmp_path: Path) -> None:
-    clip = {"video": f"file://{films}/a-1.avi", "tracks": "a-1.txt", "start": "2026-03-01T08:00:00"}
-    (films / "url.yaml").write_text(yaml.safe_dump({"cameras": {"a": clip}}))
-    assert lreid("add", tmp_path / "linked", films / "url.yaml", *PLAIN, "--checkpoint", films / "model.pt") == 0
-    assert len(identities(tmp_path / "linked")) == 3
-    assert shown("rtsp://me:secret@host/live") == "rtsp://host/live"
-
-
-def test_video_with_a_damaged_middle_is_reported(films: Path, tmp_path: Path, caplog) -> None:
+def test_url_and_video_with_a_damaged_middle_are_read(films: Path, tmp_path: Path, caplog) -> None:
     content = (films / "a-1.avi").read_bytes()
     starts = [place.start() for place in re.finditer(b"00dc", content)]
     (films / "cut.avi").write_bytes(content[: starts[5]] + bytes(starts[7] - starts[5]) + content[starts[7] :])
-    clip = {"video": "cut.avi", "tracks": "a-1.txt", "start": "2026-03-01T08:00:00"}
-    (films / "cut.yaml").write_text(yaml.safe_dump({"cameras": {"a": clip}}))
-    assert lreid("add", tmp_path / "linked", films / "cut.yaml", *PLAIN, "--checkpoint", films / "model.pt") == 0
-    assert len(identities(tmp_path / "linked")) == 3 and "cut.avi: 10 of 12 frames can be read" in caplog.text
+    for number, video in enumerate((f"file://{films}/a-1.avi", "cut.avi")):
+        linked, clip = tmp_path / f"{number}", {"video": video, "tracks": "a-1.txt", "start": "2026-03-01T08:00:00"}
+        (films / "day-7.yaml").write_text(yaml.safe_dump({"cameras": {"a": clip}}))
+        assert add(films, linked, 7) == 0 and len(identities(linked)) == 3
+    assert "cut.avi: 10 of 12 frames can be read" in caplog.text
+
+
+def test_password_of_a_url_is_not_stored() -> None:
+    assert shown("rtsp://me:secret@host/live") == "rtsp://host/live"
 
 
 def without_tracks(films: Path, cameras: dict) -> None:

@@ -41,7 +41,7 @@ def test_error_about_a_missing_module_names_the_extra() -> None:
 def test_package_that_fails_to_import_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "without_cuda.py").write_text("raise RuntimeError('libcublas is missing')\n")  # like faiss-gpu
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(InputError, match="^without_cuda .*libcublas is missing$"):
+    with pytest.raises(InputError, match="^without_cuda .*libcublas is missing.$"):
         Extra("without_cuda", "gpu").load()
 
 
