@@ -32,6 +32,8 @@ setup(
     packages=find_packages(include=["lreid", "lreid.*"]),
     package_data={
         "lreid": [
+            "__init__.pyi",
+            "*/__init__.pyi",
             "configs/*/*.yaml",
             "weights/*",
             "data/*.zip",
@@ -49,6 +51,7 @@ setup(
         "torchvision>=0.19",
         "filelock>=3.30",  # locks open files, and forked processes do not hold them
         "jinja2>=3.1",
+        "lazy-loader>=0.4",  # imports public names of packages when they are first used
         "markupsafe>=2.1",
         "numpy>=1.26",
         "pillow>=10",

@@ -1,26 +1,7 @@
 """lreid: lifelong person and vehicle re-identification."""
 
-from typing import TYPE_CHECKING
-
-from lreid.utils.extras import public_names
-
-if TYPE_CHECKING:
-    from lreid.gallery import Gallery
-    from lreid.loading import load_model
-    from lreid.models.crops import CropEmbedder
-    from lreid.models.fingerprint import fingerprint
-    from lreid.retrieval import evaluate
+import lazy_loader
 
 __version__ = "0.1.0"  # setup.py reads it from here
-__all__ = ["CropEmbedder", "Gallery", "evaluate", "fingerprint", "load_model"]
 
-__getattr__, __dir__ = public_names(
-    __name__,
-    {
-        "CropEmbedder": "lreid.models.crops",
-        "Gallery": "lreid.gallery",
-        "evaluate": "lreid.retrieval.ranking",
-        "fingerprint": "lreid.models.fingerprint",
-        "load_model": "lreid.loading",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -30,7 +30,7 @@ from lreid.link.record import Record
 from lreid.link.tracklets import Tracklets, robust_mean
 from lreid.loading import load_model
 from lreid.retrieval.camera_norm import CameraNorm
-from lreid.zoo.api import find
+from lreid.zoo import find
 
 OUT = csv.writer(sys.stdout, lineterminator="\n")
 HEADS = (

@@ -1,13 +1,8 @@
 """Evaluation on test sets after every task: features, metrics, and diagnostics for forgetting."""
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from lreid.utils.extras import public_names
-
-if TYPE_CHECKING:
-    from lreid.evaluation.api import *  # noqa: F403
-
-__getattr__, __dir__ = public_names(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 # By the config key that enables an observer: the module that creates it, which is imported only then.
 OBSERVERS = {"EVAL.DRIFT_STEPS": "lreid.evaluation.switch"}

@@ -1,6 +1,5 @@
 """Export of models to other programs: as ONNX, by torch.export, and in the formats of trackers."""
 
-from lreid.export.formats import export
-from lreid.export.trackers import export_for
+import lazy_loader
 
-__all__ = ["export", "export_for"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

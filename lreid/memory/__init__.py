@@ -1,10 +1,5 @@
 """Select and store exemplars, which are images of earlier tasks or of a stream."""
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from lreid.utils.extras import public_names
-
-if TYPE_CHECKING:
-    from lreid.memory.api import *  # noqa: F403
-
-__getattr__, __dir__ = public_names(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,10 +1,5 @@
 """Networks that map images to feature vectors."""
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from lreid.utils.extras import public_names
-
-if TYPE_CHECKING:
-    from lreid.models.api import *  # noqa: F403
-
-__getattr__, __dir__ = public_names(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,11 +3,6 @@
 This package needs numpy and torch, and faiss only for indexes.
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from lreid.utils.extras import public_names
-
-if TYPE_CHECKING:
-    from lreid.retrieval.api import *  # noqa: F403
-
-__getattr__, __dir__ = public_names(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,10 +1,7 @@
-"""Import optional dependencies, and the public names of packages, when they are first used."""
+"""Optional dependencies, which ``pip install lreid`` does not install."""
 
-from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
-from types import MappingProxyType
 from typing import Any
 
 from lreid.errors import InputError, raise_if_out_of_memory
@@ -46,25 +43,3 @@ def installed_version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def public_names(
-    package: str, homes: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Create the functions ``__getattr__`` and ``__dir__`` of a package, so that importing single modules stays fast.
-
-    Args:
-        homes: dictionary from each public name to its module; if it is empty, the names come from the package's module
-            ``api``.
-    """
-    api = f"{package}.api"
-
-    def get(name: str) -> Any:
-        home = homes.get(name) if homes else api
-        special = name.startswith("__") and name != "__all__"
-        if home is None or special or find_spec(f"{package}.{name}"):
-            # After this error, the import system looks for a module of this name.
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(home), name)
-
-    return get, lambda: sorted(homes or import_module(api).__all__)

@@ -13,11 +13,6 @@ the package and work without network access. Three environment variables set up 
 ``lreid.zoo`` handles only files; :func:`lreid.load_model` builds the networks.
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from lreid.utils.extras import public_names
-
-if TYPE_CHECKING:
-    from lreid.zoo.api import *  # noqa: F403
-
-__getattr__, __dir__ = public_names(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

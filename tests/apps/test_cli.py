@@ -205,7 +205,7 @@ print(*loaded, file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     apps = {".apps", ".apps.cli", ".apps.arguments", *(f".apps.{name}" for name in COMMANDS)}
-    assert set(done.stderr.split()) == {f"lreid{name}" for name in apps | {"", ".errors", ".utils", ".utils.extras"}}
+    assert set(done.stderr.split()) == {f"lreid{name}" for name in apps | {"", ".errors"}} | {"lazy_loader"}
     assert all(f"  {name:8} {what}\n" in done.stdout for name, what in COMMANDS.items())
     assert done.stdout.count("usage: ") == 1 + len(COMMANDS)
 

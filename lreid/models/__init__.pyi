@@ -1,0 +1,16 @@
+from .backbones import build_backbone as build_backbone
+from .backbones import register_backbone as register_backbone
+from .classifier import ClassifyingEmbedder as ClassifyingEmbedder
+from .classifier import CosineClassifier as CosineClassifier
+from .classifier import GrowingClassifier as GrowingClassifier
+from .deviations import DistributionEmbedder as DistributionEmbedder
+from .embedder import Embedder as Embedder
+from .embedder import frozen_copy as frozen_copy
+from .knowledge_graph import KnowledgeGraph as KnowledgeGraph
+from .parts import bn_neck as bn_neck
+from .parts import evaluating as evaluating
+from .patch_net import PatchNet as PatchNet
+from .projection import Projected as Projected
+from .projection import ProjectedEmbedder as ProjectedEmbedder
+from .projection import ProjectionHead as ProjectionHead
+from .style import StyleKernels as StyleKernels

@@ -1,0 +1,16 @@
+from .card import Card as Card
+from .card import card_beside as card_beside
+from .card import cards as cards
+from .card import find as find
+from .card import read_card as read_card
+from .hosted import Published as Published
+from .hosted import published as published
+from .names import PEOPLE as PEOPLE
+from .names import PREFIX as PREFIX
+from .names import SMALL_PEOPLE as SMALL_PEOPLE
+from .names import SMALL_VEHICLES as SMALL_VEHICLES
+from .names import VEHICLES as VEHICLES
+from .names import is_entry as is_entry
+from .weights import read_entry as read_entry
+from .weights import weights_file as weights_file
+from .weights import write_entry as write_entry
