@@ -51,7 +51,7 @@ def test_a_file_wins_over_an_entry(world: Path) -> None:
     assert fingerprint(lreid.load_model("mine")) != fingerprint(lreid.load_model("zoo:mine"))
 
 
-def test_half_precision_is_that_of_what_is_loaded() -> None:
+def test_stored_halves_become_float32() -> None:
     """Stored halves become the same floats everywhere, and those have the fingerprint."""
     state = read_checkpoint("zoo:dwopp-synthetic-10")["model"]
     assert {value.dtype for value in state.values() if value.ndim > 1} == {torch.float16}
@@ -69,14 +69,14 @@ def test_the_card_is_that_of_the_network(card: zoo.Card) -> None:
     assert (card.backbone, card.height, card.width, card.dim) == (model.name, model.height, model.width, model.dim)
     assert card.neck == isinstance(model.neck, torch.nn.BatchNorm1d)
     assert card.parameters == sum(each.numel() for each in model.parameters())
-    for told, buffer in ((card.mean, model.mean), (card.std, model.std)):
-        torch.testing.assert_close(255 * torch.tensor(told), buffer.flatten())
+    for stated, buffer in ((card.mean, model.mean), (card.std, model.std)):
+        torch.testing.assert_close(255 * torch.tensor(stated), buffer.flatten())
     assert (card.method, card.benchmark, card.seed) == (method_title(cfg), cfg.BENCHMARK.NAME, cfg.SEED)
     assert (card.metric, card.ap) == (cfg.EVAL.METRIC, cfg.EVAL.AP)
     assert (card.camera_filter, card.flip) == (cfg.EVAL.CAMERA_FILTER, cfg.EVAL.FLIP)
 
 
-def test_what_there_is_not(world: Path) -> None:
+def test_missing_models_are_refused(world: Path) -> None:
     for source, message in (
         ("gone.pt", "gone.pt: no such file"),
         ("folder/gone", "folder/gone: no such file"),
@@ -103,7 +103,7 @@ def test_what_there_is_not(world: Path) -> None:
         ("STD", "[0.0, 1.0, 1.0]"),
     ],
 )
-def test_images_that_no_network_takes_are_told(world: Path, key: str, value: str) -> None:
+def test_invalid_sizes_and_normalisations_are_refused(world: Path, key: str, value: str) -> None:
     state = load_checkpoint(world / "model.pt")
     tree = yaml.safe_load(state["config"])
     tree["INPUT"][key] = yaml.safe_load(value)
@@ -128,9 +128,7 @@ def test_a_folder_stands_for_the_one_model_in_it(world: Path) -> None:
     assert fingerprint(lreid.load_model("run/")) == fingerprint(lreid.load_model("model.pt"))
     assert model_config("run/") == model_config("model.pt")
     (world / "zoo/other.onnx").touch()
-    with pytest.raises(
-        InputError, match=r"zoo: contains 2 models \(mine.*safetensors, other.onnx …\); name one of them"
-    ):
+    with pytest.raises(InputError, match=r"zoo: contains 2 models \(mine.*safetensors, other.onnx"):
         lreid.load_model(world / "zoo")
 
 
@@ -151,9 +149,7 @@ def test_a_repository_of_the_hub_is_such_a_folder(world: Path, monkeypatch: pyte
     lreid.load_model("hub:somebody/mine@v2")
     assert asked == [("somebody/mine", None), ("somebody/mine", "v2")]
     assert lasting_name("hub:somebody/mine@v2") == "hub:somebody/mine@v2"
-    with pytest.raises(
-        InputError, match="hub:somebody/gone: cannot be downloaded from the hub .404 Client Error Repository Not"
-    ):
+    with pytest.raises(InputError, match="hub:somebody/gone: .*404 Client Error Repository Not"):
         lreid.load_model("hub:somebody/gone")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(InputError, match=r"huggingface_hub cannot be imported .* pip install 'lreid\[hub\]'"):

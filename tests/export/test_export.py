@@ -144,7 +144,7 @@ def edited(file: Path, out: Path, edit: Callable[[Any, dict[str, str]], None], *
 
 
 @pytest.mark.slow
-def test_the_fingerprint_is_that_of_what_is_run(files: Path, tmp_path: Path) -> None:
+def test_the_fingerprint_depends_on_everything_that_is_run(files: Path, tmp_path: Path) -> None:
     """Other weights, another preparation of images or a foreign fingerprint are another model."""
 
     def weight(graph: Any, _: dict[str, str]) -> None:
@@ -235,7 +235,7 @@ def test_it_has_no_statistics_to_adapt(files: Path) -> None:
 
 
 @pytest.mark.parametrize("backbone", ["resnet18", "torchreid:osnet_x1_0"])
-def test_what_is_traced_is_what_extract_computes(backbone: str) -> None:
+def test_traced_networks_compute_the_features_of_extract(backbone: str) -> None:
     """For the larger networks without the seconds of conversion."""
     torch.manual_seed(0)
     model = Embedder(backbone, height=32, width=16, neck=True).eval()
@@ -270,7 +270,7 @@ class Unclear(nn.Module):
         return images.mean((2, 3)) if images.sum() > 0 else images.amax((2, 3))
 
 
-def test_a_network_that_cannot_be_traced_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_network_that_cannot_be_traced_is_refused_in_one_line(tmp_path: Path) -> None:
     model = network()
     model.backbone, model.neck = Unclear(), nn.Identity()
     with pytest.raises(InputError, match="model.pt2: not written, because the network cannot be exported .*") as fault:

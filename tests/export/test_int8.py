@@ -73,7 +73,7 @@ def test_what_cannot_be_quantised_leaves_the_file(
     assert Path("file.onnx").read_text() == Path("file.pt2").read_text() == "before"
 
 
-def test_images_are_needed_and_what_is_logged_stays(tmp_path: Path) -> None:
+def test_images_are_required_and_logging_is_restored(tmp_path: Path) -> None:
     model = lreid.load_model("zoo:dwopp-synthetic-10", "cpu")
     with pytest.raises(InputError, match="^images are empty"):
         export_int8(model, tmp_path / "file.onnx", [])

@@ -93,8 +93,8 @@ def test_ultralytics_gives_squares_in_0_to_1(ultralytics: Path) -> None:
 @pytest.mark.slow
 def test_the_card_says_what_it_is(boxmot: Path) -> None:
     card = boxmot.with_name("mine.onnx.md").read_text()
-    for told in ("# mine\n", "for boxmot", "`task-01.pt`", "few, 32 x 16 pixels", "mean 0.4 0.5 0.6", "dwopp on synth"):
-        assert told in card, told
+    for part in ("# mine\n", "for boxmot", "`task-01.pt`", "few, 32 x 16 pixels", "mean 0.4 0.5 0.6", "dwopp on synth"):
+        assert message in card, message
 
 
 @pytest.mark.slow
@@ -123,9 +123,11 @@ def test_reid_takes_networks_of_timm_as_timm_builds_them(tmp_path: Path) -> None
     timm = pytest.importorskip("timm")
     model = network("timm:resnet10t", neck=True)
     written("reid", model, tmp_path / "mine")
-    told = json.loads((tmp_path / "mine/reid_config.json").read_text())
-    assert told["architecture"] == "timm:resnet10t" and told["preprocessing"]["input_size"] == [HEIGHT, WIDTH]
-    assert told["preprocessing"]["mean"] == [0.4, 0.5, 0.6] and told["preprocessing"]["interpolation"] == "bicubic"
+    message = json.loads((tmp_path / "mine/reid_config.json").read_text())
+    assert message["architecture"] == "timm:resnet10t" and message["preprocessing"]["input_size"] == [HEIGHT, WIDTH]
+    assert (
+        message["preprocessing"]["mean"] == [0.4, 0.5, 0.6] and message["preprocessing"]["interpolation"] == "bicubic"
+    )
     bare = timm.create_model("resnet10t", num_classes=0)
     bare.load_state_dict(safetensors.torch.load_file(tmp_path / "mine/weights.safetensors"))
     images = torch.randn(2, 3, HEIGHT, WIDTH)
@@ -158,7 +160,7 @@ def test_a_pooling_that_a_state_dict_does_not_tell_is_refused(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_bad_input_is_told(tmp_path: Path, boxmot: Path) -> None:
+def test_bad_input_is_refused(tmp_path: Path, boxmot: Path) -> None:
     with pytest.raises(InputError, match="mine.pt: boxmot loads ONNX; name the file"):
         written("boxmot", network(), tmp_path / "mine.pt")
     (tmp_path / "there").mkdir()

@@ -120,7 +120,7 @@ def test_statistics_of_a_frozen_trunk_stay() -> None:
         ("vit", {"adapter": "lore"}, "adapter is 'lore'; it must be one of none, lora"),
     ],
 )
-def test_what_cannot_be_adapted_is_told(backbone: str, options: dict[str, Any], message: str) -> None:
+def test_unsupported_adapters_are_refused(backbone: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         Embedder(trunk() if backbone == "vit" else backbone, **SIZE, **options)
 

@@ -45,7 +45,7 @@ def test_extracting_leaves_the_training_mode(model: Embedder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("images", "told"),
+    ("images", "message"),
     [
         ((IMAGES / 255).astype(np.float32), r"\(32, 16, 3\) and type float32"),
         (list((IMAGES / 255).astype(np.float32)), r"\(32, 16, 3\) and type float32"),
@@ -56,8 +56,8 @@ def test_extracting_leaves_the_training_mode(model: Embedder) -> None:
         (torch.from_numpy(IMAGES).float(), r"\(5, 32, 16, 3\) and type torch.float32"),
     ],
 )
-def test_images_of_another_form_are_told(model: Embedder, images: object, told: str) -> None:
-    with pytest.raises(InputError, match=f"{told}; give paths, RGB values of uint8") as error:
+def test_images_of_an_unsupported_form_are_refused(model: Embedder, images: object, message: str) -> None:
+    with pytest.raises(InputError, match=f"{message}; give paths, RGB values of uint8") as error:
         model.extract(images)
     assert "\n" not in str(error.value)
 
@@ -122,7 +122,7 @@ def test_normalized_rows_have_length_one(model: Embedder) -> None:
         Image.Image,
     ],
 )
-def test_what_is_no_image_is_refused_in_one_line(model: Embedder, images: Any) -> None:
+def test_values_that_are_no_images_are_refused_in_one_line(model: Embedder, images: Any) -> None:
     with pytest.raises(InputError) as error:
         model.extract(images)
     assert "\n" not in str(error.value) and ";" in str(error.value)

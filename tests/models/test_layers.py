@@ -47,7 +47,7 @@ def test_a_block_of_a_transformer_is_a_layer() -> None:
     assert id(network.network.pos_embed) in {id(each) for each in stem}
 
 
-def test_what_is_frozen_stays() -> None:
+def test_frozen_layers_stay() -> None:
     torch.manual_seed(0)
     frozen = model(neck=True)
     frozen.freeze(1)  # the stem

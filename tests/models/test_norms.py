@@ -319,7 +319,7 @@ def test_weights_trained_on_differently_normalised_images_cause_a_warning(
 
 
 @pytest.mark.slow
-def test_what_is_exported_is_what_extract_computes() -> None:
+def test_exported_norms_compute_the_features_of_extract() -> None:
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 16, 3), np.uint8)
     for norm in ("ibn_a+input", "ibn_b+grey"):
         model = Embedder("small", height=32, width=16, norm=norm).eval()

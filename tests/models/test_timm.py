@@ -124,7 +124,7 @@ def test_weights_of_another_architecture_are_refused(tmp_path: Path, name: str) 
         ("timm:test_vit.openia", (64, 32), "timm:test_vit.openia: timm has no such weights; .* timm:test_vit.r160_in1"),
     ],
 )
-def test_what_cannot_be_made_is_told(name: str, size: tuple[int, int], message: str) -> None:
+def test_invalid_networks_and_sizes_are_refused(name: str, size: tuple[int, int], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         build_backbone(name, size=size)
 
