@@ -94,7 +94,7 @@ def test_ultralytics_gives_squares_in_0_to_1(ultralytics: Path) -> None:
 def test_the_card_says_what_it_is(boxmot: Path) -> None:
     card = boxmot.with_name("mine.onnx.md").read_text()
     for part in ("# mine\n", "for boxmot", "`task-01.pt`", "few, 32 x 16 pixels", "mean 0.4 0.5 0.6", "dwopp on synth"):
-        assert message in card, message
+        assert part in card, part
 
 
 @pytest.mark.slow
