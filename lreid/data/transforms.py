@@ -260,11 +260,13 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
             transform or argument of the pipeline.
     """
     library = albumentations.load()
+    version = ""
     try:
         text = read_text(path)
         if "lreid.data.erasing" in text:
             import lreid.data.erasing  # noqa: F401  # registers its steps with albumentations
         content = _filled(parse_yaml(text, aliases=True), values or {})  # YAML includes JSON
+        version = str(content.get("__version__", ""))
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # albumentations only warns about unknown arguments
             pipeline = library.from_dict(content)
@@ -277,8 +279,13 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
         raise_if_out_of_memory(error, path)
         kind = "unknown or missing name" if isinstance(error, KeyError) else type(error).__name__
         reason = f"{kind}: {' '.join(str(error).split())}"
+        if version and version != library.__version__:
+            raise InputError(
+                f"{path}: was written by albumentations {version}, and {library.__version__} is installed ({reason}); "
+                f"write it again with {library.__version__}"
+            ) from None
         raise InputError(
-            f"{path}: is not a pipeline of albumentations {library.__version__} ({reason}); "
+            f"{path}: is not a pipeline of albumentations ({reason}); "
             "write it with albumentations.save(pipeline, path, data_format='yaml')"
         ) from None
 

@@ -1,5 +1,6 @@
 """Augmentation: what is kept, what is erased, how often, and that it is what albumentations does."""
 
+import json
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -211,6 +212,13 @@ def test_duplicate_key_in_a_pipeline_names_both_lines(tmp_path: Path, text: str)
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(InputError, match=r"mine.yaml: .*\bp .*line 2 .*line 3\b"):
         load_pipeline(tmp_path / "mine.yaml")
+
+
+def test_a_pipeline_of_another_version_names_both_versions(tmp_path: Path) -> None:
+    step = {"__class_fullname__": "Rotate", "always_apply": False, "p": 1.0}
+    (tmp_path / "old.json").write_text(json.dumps({"__version__": "1.3.1", "transform": step}))
+    with pytest.raises(InputError, match=rf"old.json: .*\b1.3.1\b.*{A.__version__}.*always_apply"):
+        load_pipeline(tmp_path / "old.json")
 
 
 def test_a_missing_pipeline_is_named(tmp_path: Path) -> None:
