@@ -37,6 +37,7 @@ setup(
             "configs/*/*.yaml",
             "weights/*",
             "data/*.zip",
+            "data/synthetic/*.yaml",
             "report/templates/*",
             "report/static/*",
             "serve/static/*",

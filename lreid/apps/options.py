@@ -5,6 +5,7 @@
 
 import inspect
 import textwrap
+from pathlib import Path
 
 from lreid.build import class_of
 from lreid.config import load_config, method_options
@@ -13,35 +14,7 @@ from lreid.methods import method_defaults, method_rules
 from lreid.training.run_config import LEARNS_FROM
 from lreid.utils.rules import Rule
 
-PAGE = """\
-# Configuration
-
-This page lists all config keys with their defaults and accepted values. A run reads keys from config files (`--config`,
-which you can repeat) and from `KEY VALUE` pairs on the command line. The pairs override the files.
-
-* `--config` accepts a path, or the name of a config file of lreid: `configs/benchmarks/vehicles.yaml`,
-  `benchmarks/vehicles`, or `vehicles`. A config file can extend other files, which it names in the same way in its key
-  `_BASE_`.
-* A path in a config file (`INPUT.PIPELINE`, `MODEL.WEIGHTS`, `csv:` and `folder:` data sets) may be relative. lreid
-  looks for it first next to the config file, and then in the working directory. Paths on the command line are relative
-  to the working directory.
-* Benchmarks of real images train each method with a recipe: DMML's (`dmml`, the default), BoT's (`bot`) or LSTKC's
-  (`lstkc`). Their line `_BASE_: recipes/{METHOD.RECIPE}` selects the recipe that the method's file in `configs/methods`
-  names. With `METHOD.RECIPE` you select a different recipe. Keys of the benchmark, of your files and of the command
-  line override the recipe. The file `config.yaml` of a run shows the resulting values.
-* lreid applies benchmarks (files that set `BENCHMARK.TRAIN`) first, and then the other files in the given order. If a
-  file changes a key that another file sets, lreid prints a warning, unless the command line sets that key. lreid
-  refuses two files that name different methods, unless one of them is a benchmark. It also refuses a key that occurs
-  twice in a file.
-* `METHOD.NAME lstkc` applies `configs/methods/lstkc.yaml`, and removes the options of the method that was set before.
-  If you first apply the file of a joint method and then name a different method, set `BENCHMARK.JOINT` as well.
-* lreid refuses a key that the method ignores, except in lreid's own benchmark files. A file that sets keys of both
-  `EPISODE` and `BATCH` can be used with any method.
-* The options of a method are further keys of `METHOD`. `lreid train --options NAME` prints the options of the method
-  NAME.
-
-This command writes this page from the keys in `lreid/config_keys.py`:
-`python -m lreid.apps.options > docs/reference/configuration.md`"""
+PAGE = Path(__file__).with_suffix(".md")  # the text above the tables
 
 
 def options_text(method: str) -> str:
@@ -66,7 +39,7 @@ def options_text(method: str) -> str:
 
 def keys_page() -> str:
     """Return the reference page of all config keys in Markdown."""
-    lines = [PAGE]
+    lines = [PAGE.read_text(encoding="utf-8").rstrip()]
     group = None
     for name, key in KEYS.items():
         own = name.rpartition(".")[0]

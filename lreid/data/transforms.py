@@ -266,7 +266,7 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
         if "lreid.data.erasing" in text:
             import lreid.data.erasing  # noqa: F401  # registers its steps with albumentations
         content = _filled(parse_yaml(text, aliases=True), values or {})  # YAML includes JSON
-        version = str(content.get("__version__", ""))
+        version = str(dict(content).get("__version__", ""))
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # albumentations only warns about unknown arguments
             pipeline = library.from_dict(content)

@@ -4,12 +4,14 @@ import difflib
 import random
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
+from lreid.utils.reading import parse_yaml
 
 cv2 = Extra("cv2", "opencv")
 
@@ -19,32 +21,8 @@ IN_FASHION = 6  # number of colours that are in fashion at any time
 Colour = tuple[int, int, int]
 T = TypeVar("T")
 
-COLOURS: dict[str, Colour] = {
-    "black": (28, 28, 32),
-    "charcoal": (58, 58, 64),
-    "grey": (120, 122, 126),
-    "silver": (178, 180, 184),
-    "white": (232, 232, 228),
-    "cream": (226, 212, 178),
-    "beige": (190, 166, 128),
-    "brown": (104, 70, 44),
-    "maroon": (110, 28, 38),
-    "red": (198, 40, 42),
-    "coral": (236, 120, 100),
-    "pink": (232, 150, 186),
-    "orange": (232, 128, 36),
-    "yellow": (236, 204, 62),
-    "olive": (106, 108, 50),
-    "lime": (150, 200, 70),
-    "green": (48, 132, 66),
-    "forest": (28, 72, 46),
-    "teal": (30, 130, 134),
-    "sky": (122, 182, 226),
-    "blue": (42, 86, 188),
-    "navy": (30, 38, 86),
-    "denim": (72, 92, 134),
-    "purple": (106, 58, 142),
-}
+_FILE = parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+COLOURS: dict[str, Colour] = {name: tuple(values) for name, values in _FILE["colours"].items()}
 
 
 class Dice:
@@ -114,105 +92,11 @@ class Domain(NamedTuple):
     kind: str = "person"
 
 
-DOMAINS: dict[str, Domain] = {
-    "plaza": Domain(
-        "black charcoal navy grey maroon brown forest denim purple teal blue beige olive red coral sky orange white",
-        "beige cream silver",
-        "grey silver",
-        "bricks",
-        scenes=1,
-    ),
-    "campus": Domain(
-        "maroon navy forest brown denim grey red black purple green sky white lime orange pink yellow",
-        "olive beige silver",
-        "olive grey",
-        "foliage",
-        (98, 102, 95),
-        (90, 114),
-        20,
-        (3, 3, 3),
-    ),
-    "station": Domain(
-        "navy black grey charcoal brown beige white denim blue cream silver teal red maroon sky olive",
-        "silver grey beige",
-        "charcoal grey",
-        "panes",
-        (103, 100, 94),
-        (80, 104),
-        0,
-    ),
-    "market": Domain(
-        "brown olive maroon purple forest orange beige red green yellow teal pink lime white coral",
-        "cream beige coral",
-        "beige grey",
-        "bricks",
-        (105, 99, 93),
-        (88, 114),
-        15,
-        clutter=15,
-    ),
-    "mall": Domain(
-        "black grey denim purple white red cream pink navy coral sky beige yellow lime white",
-        "white cream pink",
-        "silver white",
-        "panes",
-        (101, 98, 103),
-        (92, 114),
-        0,
-    ),
-    "snow": Domain(
-        "red black navy purple orange blue teal white grey lime pink maroon sky yellow olive",
-        "white silver sky",
-        "white white silver",
-        "foliage",
-        (95, 100, 106),
-        (92, 114),
-        15,
-        (2, 3, 4),
-    ),
-    "park": Domain(
-        "olive brown forest denim grey black navy green beige red blue white coral sky orange yellow lime",
-        "olive lime beige",
-        "olive beige",
-        "foliage",
-        (98, 103, 95),
-        (84, 108),
-        10,
-        (3, 3, 3),
-        clutter=15,
-    ),
-    "night-street": Domain(
-        "black navy charcoal maroon brown denim grey forest purple red blue white teal beige orange",
-        "navy black charcoal",
-        "black charcoal",
-        "panes",
-        (86, 93, 116),
-        (45, 68),
-        10,
-        (4, 3, 4),
-        noise=8,
-    ),
-    "highway": Domain(
-        "black charcoal navy grey silver white maroon forest brown blue red beige sky orange yellow",
-        "sky silver grey",
-        "grey charcoal",
-        "plain",
-        views=(4, 3, 4),
-        scenes=1,
-        kind="vehicle",
-    ),
-    "car-park": Domain(
-        "white silver grey beige sky blue navy black red maroon teal brown green charcoal",
-        "grey silver cream",
-        "charcoal grey",
-        "bricks",
-        (106, 102, 84),
-        (60, 85),
-        0,
-        noise=8,
-        kind="vehicle",
-    ),
-}
+def _domain(values: dict[str, Any]) -> Domain:
+    return Domain(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+DOMAINS = {name: _domain(values) for name, values in _FILE["domains"].items()}
 
 
 def domain_named(name: str) -> Domain:
