@@ -93,7 +93,8 @@ class Domain(NamedTuple):
 
 
 def _domain(values: dict[str, Any]) -> Domain:
-    return Domain(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    return Domain(**fields)
 
 
 DOMAINS = {name: _domain(values) for name, values in _FILE["domains"].items()}
