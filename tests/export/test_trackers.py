@@ -123,11 +123,10 @@ def test_reid_takes_networks_of_timm_as_timm_builds_them(tmp_path: Path) -> None
     timm = pytest.importorskip("timm")
     model = network("timm:resnet10t", neck=True)
     written("reid", model, tmp_path / "mine")
-    message = json.loads((tmp_path / "mine/reid_config.json").read_text())
-    assert message["architecture"] == "timm:resnet10t" and message["preprocessing"]["input_size"] == [HEIGHT, WIDTH]
-    assert (
-        message["preprocessing"]["mean"] == [0.4, 0.5, 0.6] and message["preprocessing"]["interpolation"] == "bicubic"
-    )
+    config = json.loads((tmp_path / "mine/reid_config.json").read_text())
+    prepared = config["preprocessing"]
+    assert config["architecture"] == "timm:resnet10t" and prepared["input_size"] == [HEIGHT, WIDTH]
+    assert prepared["mean"] == [0.4, 0.5, 0.6] and prepared["interpolation"] == "bicubic"
     bare = timm.create_model("resnet10t", num_classes=0)
     bare.load_state_dict(safetensors.torch.load_file(tmp_path / "mine/weights.safetensors"))
     images = torch.randn(2, 3, HEIGHT, WIDTH)
