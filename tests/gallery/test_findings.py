@@ -84,6 +84,11 @@ def test_verdict_names_the_nearest_person(query: dict[str, Any], threshold: floa
     assert verdict(query, threshold, None if threshold is None else 0.01).startswith(line)
 
 
+@pytest.mark.parametrize("rule", [(None, 0.01), (0.5, None)])
+def test_verdict_without_a_calibration_names_the_nearest(rule: tuple[float | None, float | None]) -> None:
+    assert verdict(QUERIES[0], *rule).startswith("nearest: ")
+
+
 def test_too_few_images_for_a_false_accept_rate() -> None:
     assert too_few(99, 0.01) and not too_few(100, 0.01)
     assert too_few(None, 0.01) == too_few(5, 0.0) == too_few(5, None) == ""
