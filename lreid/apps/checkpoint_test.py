@@ -20,8 +20,7 @@ from lreid.data.listing import Pattern, folders_test
 from lreid.data.records import Benchmark, QueryGallery, Record
 from lreid.errors import InputError, counted, naming_keys
 from lreid.evaluation.evaluator import Evaluator
-from lreid.evaluation.hardest import Ranking, hardest_rankings
-from lreid.evaluation.scoring import described, notes_on, row_of, score
+from lreid.evaluation.scoring import Ranking, described, hardest_rankings, notes_on, row_of, score
 from lreid.evaluation.test_set import ListedTest, TestSet
 from lreid.loading import load_model, model_config
 from lreid.models.embedder import Embedder

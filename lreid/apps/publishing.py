@@ -25,7 +25,7 @@ from lreid.methods import method_class
 from lreid.models.embedder import Embedder
 from lreid.results import METRICS, Results
 from lreid.results import read as read_results
-from lreid.retrieval.open_set import pair_scores, threshold_for
+from lreid.retrieval.protocols import pair_scores, threshold_for
 from lreid.retrieval.scores import cosines_of
 from lreid.training.run_config import command_of
 from lreid.utils.devices import pick_device

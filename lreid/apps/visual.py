@@ -18,8 +18,7 @@ from lreid.checkpoint import task_checkpoints
 from lreid.config import ARGUMENTS
 from lreid.data.images import read_image
 from lreid.errors import naming_keys
-from lreid.evaluation.hardest import hardest_rankings
-from lreid.evaluation.scoring import score
+from lreid.evaluation.scoring import hardest_rankings, score
 from lreid.evaluation.test_set import TestSet
 from lreid.loading import load_model, model_config
 from lreid.models.embedder import Embedder

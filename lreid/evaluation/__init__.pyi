@@ -1,7 +1,6 @@
 from .drift import DriftRecorder as DriftRecorder
 from .drift import feature_drift as feature_drift
 from .evaluator import Evaluator as Evaluator
-from .evaluator import TestFigures as TestFigures
 from .gallery_features import GalleryFeatures as GalleryFeatures
 from .gradients import GradientRecorder as GradientRecorder
 from .gradients import gradient_norms as gradient_norms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,35 +13,13 @@ from lreid.data.images import Images
 from lreid.evaluation.scoring import score, searches_of
 from lreid.evaluation.test_set import TestSet, TrackletImages
 from lreid.models.embedder import Embedder
-from lreid.results import figures_of
+from lreid.results import TestFigures, figures_of
 from lreid.retrieval.index import FaissIndex
 from lreid.retrieval.protocols import average_evaluations
 from lreid.retrieval.ranking import Evaluation
 
 if TYPE_CHECKING:
     from lreid.evaluation.gallery_features import GalleryFeatures
-
-
-@dataclass(frozen=True)
-class TestFigures:
-    """Metrics of a model on one test set in per cent, as means over the splits of the test set.
-
-    Attributes:
-        metrics: values of all metrics in :data:`lreid.results.METRICS`, by name.
-        identity_ap: for each identity (in ascending order), the mean average precision of its queries.
-        identity_queries: for each identity, the number of its queries that have a match.
-        num_valid: number of queries that have a match in the gallery of at least one split.
-        cross_model: for each task so far, ``metrics`` of a search with the current model's query features among the
-            gallery features of that task's model; empty if not requested.
-    """
-
-    __test__ = False  # pytest: not a test
-
-    metrics: dict[str, float]
-    identity_ap: dict[int, float]
-    identity_queries: dict[int, int]
-    num_valid: int
-    cross_model: tuple[dict[str, float], ...] = ()
 
 
 class Evaluator:

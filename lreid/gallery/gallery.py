@@ -364,7 +364,7 @@ class Gallery:
             raise InputError("calibration identities: all are unknown; a threshold needs images with an identity")
         filters = [Filter(not_identities=(one, UNKNOWN)) for one in ids[labelled]]
         scores, best = self._search_each(vectors[labelled], 1, filters)
-        from lreid.retrieval.open_set import threshold_for  # loads torch
+        from lreid.retrieval.protocols import threshold_for  # loads torch
 
         self.about.threshold = threshold_for(scores[best.keys >= 0], false_accept_rate)
         self.about.false_accept_rate, self.about.calibrated_on = false_accept_rate, int((best.keys >= 0).sum())

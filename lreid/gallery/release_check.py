@@ -24,7 +24,7 @@ from lreid.loading import load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval.arrays import as_features, unit_rows
-from lreid.retrieval.open_set import best_scores, threshold_for
+from lreid.retrieval.protocols import best_scores, threshold_for
 from lreid.retrieval.ranking import evaluate_scores
 from lreid.retrieval.scores import BlockScores, IndexScores, cosines_of
 from lreid.utils.files import only_one_process
@@ -45,7 +45,7 @@ class Ranked:
         query, gallery: labels of queries and gallery, from :func:`lreid.utils.identities.comparable`.
         rows: labels of the gallery images, as names instead of numbers.
         own, others: best scores ``(Q,)`` for the query's own and for other identities, see
-            :func:`lreid.retrieval.open_set.best_scores`.
+            :func:`lreid.retrieval.protocols.best_scores`.
         ap: average precision ``(Q,)``; NaN if a query has no match.
         threshold: lowest cosine similarity at which a query is accepted.
     """

@@ -171,7 +171,7 @@ def link(
     nodes = _nodes(tracklets, earlier, identities)
     count = len(nodes.weights) - len(tracklets)  # number of earlier identities
     if threshold is None:
-        from lreid.retrieval.open_set import threshold_for  # loads torch
+        from lreid.retrieval.protocols import threshold_for  # loads torch
 
         scores = impostors(tracklets, learn_travel(earlier, identities, least))
         strict, threshold = (threshold_for(scores, share * false_accept_rate) for share in (STRICT, 1))

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from lreid.data.images import read_image
-from lreid.errors import require
 
 
 def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -> int:
@@ -20,8 +19,6 @@ def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -
         exemplar_mib: maximum size of the pixels of all images in MiB; 0 means no limit.
         height, width: size in pixels of an image with three colour channels.
     """
-    require(exemplars >= 0, "exemplars", exemplars, "0 or more")
-    require(exemplar_mib >= 0, "exemplar_mib", exemplar_mib, "0 or more")
     if exemplar_mib == 0:
         return exemplars
     return min(exemplars, int(exemplar_mib * 2**20) // (3 * height * width))
@@ -66,8 +63,6 @@ class ExemplarStore:
     of_stream: ClassVar[bool] = False  # True for a memory that is filled batch by batch
 
     def __init__(self, budget: int) -> None:
-        if budget < 0:
-            raise ValueError(f"budget must be 0 or more, got {budget}")
         self.budget = budget
         self._clear()
 
@@ -224,8 +219,6 @@ class ExemplarMemory(ExemplarStore):
         self, budget: int, *, least: int = 2, selection: str = "herding", fill: bool = False, seed: int = 0
     ) -> None:
         super().__init__(budget)
-        if least < 1:
-            raise ValueError(f"least must be 1 or more, got {least}")
         self.least, self.selection, self.fill, self.seed = least, selection, fill, seed
         self.seen = 0
 

@@ -10,6 +10,8 @@ import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+import lazy_loader
+
 from lreid.errors import ArgumentError, require
 from lreid.utils.rules import Rule
 
@@ -19,16 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Method", "build_method", "method_class", "method_defaults", "method_names", "method_rules", "register"]
 
+# Method is imported on first use, so that listing the names of methods does not import torch.
+__getattr__, _, _ = lazy_loader.attach(__name__, submod_attrs={"base": ["Method"]})
 _registered: dict[str, type[Method]] = {}
-
-
-def __getattr__(name: str) -> Any:
-    """Import ``Method`` on first use, so that listing the names of methods does not import torch."""
-    if name == "Method":
-        from lreid.methods.base import Method
-
-        return Method
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register(name: str) -> Callable[[type[Method]], type[Method]]:

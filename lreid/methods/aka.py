@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Annotated, Any, ClassVar
 
-import torch
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -69,7 +68,7 @@ class AKA(LwF):
         super().__init__(model, **lwf)
         self.weights |= {"triplet": 1 - plasticity_share, "plasticity": plasticity_share, "stability": stability_weight}
         self.smoothing_classes, self.teacher_in_training = smoothing_classes, teacher_in_training
-        self.graph = KnowledgeGraph(model.dim, vertices, seed=torch.initial_seed()).to(model.mean.device)
+        self.graph = KnowledgeGraph(model.dim, vertices, seed=self.seed).to(model.mean.device)
         self.old_vertices: Tensor | None = None  # (V, dim)
 
     def parameters(self) -> Iterable[Parameter]:

@@ -64,6 +64,8 @@ class Method:
         augment: the data augmentation of the run, see :meth:`augmented`; the trainer sets this attribute.
         replayed: number of images that the method has drawn from its memory so far; images that the trainer draws are
             not counted.
+        seed: seed of the run.
+        generator: source of the method's own random numbers; a method that uses it lists it in :attr:`saves`.
         memory: stored images of past tasks (exemplars).
         exemplar_share: the option ``exemplar_share``, or None if no exemplars are added to the batches.
     """
@@ -87,9 +89,10 @@ class Method:
         self,
         model: Embedder,
         *,
-        exemplars: Annotated[int, Rule("total number of stored images of past tasks")] = 0,
+        exemplars: Annotated[int, Rule("total number of stored images of past tasks", least=0)] = 0,
         exemplar_mib: Annotated[
-            float, Rule("maximum size of all stored pixels in MiB, at the network's input size; 0 means no limit")
+            float,
+            Rule("maximum size of all stored pixels in MiB, at the network's input size; 0 means no limit", least=0),
         ] = 0.0,
         store: Annotated[
             str,
@@ -130,10 +133,12 @@ class Method:
         self.replayed = 0
         self.store, self.selection = store, selection
         budget = budget_of(exemplars, exemplar_mib, height=model.height, width=model.width)
-        # The memory uses the run's seed itself, because drawing a new seed would change all later random numbers.
-        seed = torch.initial_seed()
+        # The seed of the run itself, because drawing a new seed would change all later random numbers.
+        self.seed = torch.initial_seed()
+        # A separate generator, so that a method's own choices do not change the other random numbers of the run.
+        self.generator = torch.Generator().manual_seed(self.seed)
         self.memory: ExemplarStore = ExemplarMemory(
-            budget, least=least_images, selection=selection, fill=fill_memory, seed=seed
+            budget, least=least_images, selection=selection, fill=fill_memory, seed=self.seed
         )
         self.exemplar_share: float | None = exemplar_share if budget else None
 

@@ -4,19 +4,16 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Annotated, Any, ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import require
 from lreid.losses.triplet import batch_hard_triplet_loss
 from lreid.methods.base import Method
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
-from lreid.models.parts import bn_neck
 from lreid.utils.rules import Rule
 
 
@@ -85,51 +82,3 @@ class BoTFineTuning(Method):
     def class_scores(self, features: Tensor) -> Tensor | None:
         """Compute the logits of all identities so far, ``(B, K)``."""
         return self.classifier(features)  # extracted features already went through the neck
-
-
-class TaskHeadFineTuning(BoTFineTuning):
-    """Fine-tune BoT with a new BatchNorm neck and classifier for each task, which are discarded after the task.
-
-    Attributes:
-        labels: labels of the current task's identities, ascending.
-    """
-
-    keeps: ClassVar = {**BoTFineTuning.keeps, "task_neck": "network"}
-    saves: ClassVar = ["task_neck", "labels"]
-
-    def __init__(self, model: Embedder, **bot: Any) -> None:
-        super().__init__(model, **bot)
-        budget = self.memory.budget
-        require(not budget, "exemplars", budget, "0, because the classifier of a task has no rows for past identities")
-        self.labels = torch.empty(0, dtype=torch.int64)
-        self._new_head()
-
-    def _new_head(self) -> None:
-        self.classifier = GrowingClassifier(self.model.dim).to(self.model.mean.device)
-        self.task_neck = bn_neck(self.model.dim).to(self.model.mean.device)
-
-    def begin_task(self, task: Task) -> None:
-        """Create a head for the identities of the task."""
-        self._new_head()
-        self.labels = torch.tensor(task.classes)
-        self.classifier.grow(len(task.classes))
-
-    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """The network and the head of the task."""
-        return chain(self.model.parameters(), self.classifier.parameters(), self.task_neck.parameters())
-
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute BoT's loss terms over the identities of the task."""
-        features = self.model(batch.images)  # (B, dim)
-        logits = self.classifier(self.task_neck(features))  # (B, identities of the task)
-        rows = torch.searchsorted(self.labels, batch.labels)
-        return self.softmax_triplet(features, logits, batch._replace(labels=rows))
-
-    def end_task(self, task: Task) -> None:
-        """Discard the head (neck and classifier) of the task."""
-        super().end_task(task)
-        self._new_head()
-
-    def class_scores(self, features: Tensor) -> Tensor | None:
-        """Return None, because no classifier covers the identities of all tasks."""
-        return None

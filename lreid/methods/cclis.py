@@ -99,7 +99,6 @@ class CCLIS(Co2L):
         self.prototypes = GrowingClassifier(width).to(model.mean.device)
         self.old_prototypes = torch.empty(0, width, device=model.mean.device)  # (C_old, 128)
         self.current_weights = torch.empty(0)  # (C,) 1 / number of images of an identity of the task; 0 for past ones
-        self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
         """Add prototypes for new identities; weight each image of the task by 1 / number of its identity's images."""

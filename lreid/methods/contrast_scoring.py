@@ -75,8 +75,6 @@ class ContrastScoring(Method):
         super().__init__(model)
         self.policy, self.lazy_interval, self.temperature = policy, lazy_interval, temperature
         self.network = ProjectedEmbedder(model)
-        self.seed = torch.initial_seed()  # seed of the run
-        self.generator = torch.Generator().manual_seed(self.seed)  # draws the augmentations
         self.memory = self.new_buffer(buffer)
         self.taken: set[int] = set()  # Python ids of segments that were offered to the buffer
         self.rescored = 0

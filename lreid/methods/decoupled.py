@@ -31,9 +31,7 @@ class Decoupled(DwPP):
         beta: Annotated[
             float, Rule("weight of negative pairs; -1 means 1 minus the teacher's probability of the query's own class")
         ] = 0.5,
-        temperature: Annotated[
-            float, Rule("temperature of the teacher's and the student's distribution", above=0)
-        ] = 1.0,
+        temperature: float = 1.0,
         **options: Any,
     ) -> None:
         super().__init__(model, temperature=temperature, **options)

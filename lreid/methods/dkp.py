@@ -65,8 +65,6 @@ class DKP(FusedFineTuning):
         self.temperatures: dict[str, Any] = {"relation_temperature": relation_temperature, "temperature": temperature}
         self.network = DistributionEmbedder(model, self.classifier)
         self.prototypes: dict[str, Tensor] | None = None  # means and deviations (P, dim), last task only
-        # A separate generator keeps the run's other random numbers the same as without samples.
-        self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Compute :meth:`distribution_terms` and, from the second task on, :meth:`retention_terms`."""

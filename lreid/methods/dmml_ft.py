@@ -1,6 +1,6 @@
 """DMML-FT: fine-tuning with the DMML loss, without protection against forgetting."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from torch import Tensor
 
@@ -10,9 +10,6 @@ from lreid.losses.dmml import dmml_loss
 from lreid.methods.base import Method
 from lreid.models.embedder import Embedder
 from lreid.utils.rules import Rule
-
-DISTANCES = ("sqeuclidean", "euclidean", "cosine")
-MININGS = ("hard", "center")
 
 
 class DMMLFineTuning(Method):
@@ -30,7 +27,7 @@ class DMMLFineTuning(Method):
             Rule(
                 "distance between features: sqeuclidean (official code), euclidean (paper), or cosine. cosine is "
                 "the negative dot product of unscaled features without margin and clamp, as in the official code",
-                choices=DISTANCES,
+                choices=get_args(Distance),
             ),
         ] = "sqeuclidean",
         clamp: Annotated[
@@ -43,7 +40,7 @@ class DMMLFineTuning(Method):
                 "supports with which a query is compared. hard: the farthest support of its own class and the "
                 "nearest support of each other class. center: the mean support of each class, without margin and "
                 "clamp",
-                choices=MININGS,
+                choices=("hard", "center"),
             ),
         ] = "hard",
         **options: Any,

@@ -59,7 +59,7 @@ class ER(Method):
         self,
         model: Embedder,
         *,
-        exemplars: Annotated[int, Rule("maximum number of images in the memory; 0 means fine-tuning")] = 500,
+        exemplars: Annotated[int, Rule("maximum number of images in the memory; 0 means fine-tuning", least=0)] = 500,
         exemplar_mib: float = 0.0,
         store: str = "images",
         replay: Annotated[int, Rule("number of stored images per step; 0 = as many as incoming images", least=0)] = 0,
@@ -78,12 +78,10 @@ class ER(Method):
         ] = False,
     ) -> None:
         super().__init__(model, exemplars=exemplars, exemplar_mib=exemplar_mib, store=store)
-        seed = torch.initial_seed()  # the run's seed itself, so that later random numbers do not change
-        self.memory = StreamMemory(self.memory.budget, "reservoir", seed=seed)
+        self.memory = StreamMemory(self.memory.budget, "reservoir", seed=self.seed)
         self.exemplar_share = None  # the method draws the replayed images itself
         self.replay, self.task_free, self.reid_head = replay, task_free, reid_head
         self.weights = {"replay": replay_weight}
-        self.generator = torch.Generator().manual_seed(seed)
         self.classifier = self.new_classifier().to(model.mean.device)
         self.head_neck: nn.Module = bn_neck(model.dim).to(model.mean.device) if reid_head else nn.Identity()
         self.task_classes: tuple[int, ...] = ()

@@ -48,21 +48,19 @@ class GDumb(ER):
         model: Embedder,
         *,
         passes: Annotated[
-            int, Rule("number of passes over the memory after a task; official code: 256 for CIFAR, 128 for MNIST")
+            int, Rule("number of passes over the memory after a task; official: 256 for CIFAR, 128 for MNIST", least=1)
         ] = 256,
-        batch: Annotated[int, Rule("number of images per training step on the memory")] = 16,
+        batch: Annotated[int, Rule("number of images per training step on the memory", least=1)] = 16,
         rate: Annotated[float, Rule("highest learning rate in training on the memory", above=0)] = 0.05,
         least_rate: Annotated[float, Rule("lowest learning rate in training on the memory", least=0)] = 0.0005,
         decay: Annotated[float, Rule("weight decay in training on the memory", least=0)] = 1e-6,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)
-        for name, value in (("passes", passes), ("batch", batch)):
-            require(value >= 1, name, value, "1 or more")
         require(batch > 1 or not self.needs_pairs, "batch", batch, "2 or more, as BatchNorm cannot normalise one image")
         require(0 <= least_rate <= rate, "least_rate", least_rate, f"from 0 to the rate, {rate}")
         self.passes, self.batch, self.rate, self.least_rate, self.decay = passes, batch, rate, least_rate, decay
-        self.memory = StreamMemory(self.memory.budget, "balanced", seed=torch.initial_seed())
+        self.memory = StreamMemory(self.memory.budget, "balanced", seed=self.seed)
         self.start = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:

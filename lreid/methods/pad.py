@@ -137,7 +137,6 @@ class PAD(Method):
         self.finished = 0
         self.labels = torch.empty(0, dtype=torch.int64)  # labels of the task, ascending
         self.bank = torch.empty(0, self.widths[1], device=device)  # text features (identities, projected)
-        self.generator = torch.Generator().manual_seed(torch.initial_seed())
         self._new_heads(0)
 
     def _new_heads(self, classes: int) -> None:

@@ -72,8 +72,6 @@ class PASS(BoTFineTuning):
         self.prototypes = torch.empty(0, model.dim, device=model.mean.device)  # (P, dim)
         self.prototype_classes = torch.empty(0, dtype=torch.int64)  # (P,) on the CPU
         self.radius = 0.0
-        # A separate generator keeps the run's other random numbers the same as without prototypes.
-        self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
         """Add a classifier row for each rotation of each new identity."""

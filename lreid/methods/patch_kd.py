@@ -79,8 +79,6 @@ class PatchKD(LwF):
         self.patches, self.sampler_rate = patches, sampler_rate
         model.map_size()  # raises an error for a network without feature maps
         device = model.mean.device
-        # A separate generator keeps the run's other random numbers the same as without patches.
-        self.generator = torch.Generator().manual_seed(torch.initial_seed())
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
             self.sampler = PatchNet(model.dim, patches).to(device)

@@ -45,7 +45,6 @@ class RanPAC(SimpleCIL):
         model.neck, model.dim = self.transform, width
         self.gram = torch.zeros(width, width, dtype=torch.float64)
         self.products = torch.zeros(0, width, dtype=torch.float64)  # (classes, width), Q transposed
-        self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def learn(self, features: Tensor, labels: Tensor) -> None:
         """Add the second moments of a task's features to the sum over all tasks, and update the decorrelation."""

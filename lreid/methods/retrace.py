@@ -1,18 +1,19 @@
 """Retrace: train with a high learning rate, then interpolate the weights back towards the previous weights."""
 
 import logging
-from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import nn
-from torch.nn import Parameter
+from torch import Tensor, nn
 
+from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.losses.fusion import linear_combination
-from lreid.methods.bot_ft import TaskHeadFineTuning
+from lreid.methods.bot_ft import BoTFineTuning
+from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder, frozen_copy
+from lreid.models.parts import bn_neck
 from lreid.retrieval.self_search import self_retrieval
 from lreid.utils.rules import Rule
 
@@ -22,7 +23,7 @@ MEASURED = 512  # number of images of a task on which the mAP is measured
 BISECTIONS = 5  # alpha is found with an accuracy of 1/32
 
 
-class Retrace(TaskHeadFineTuning):
+class Retrace(BoTFineTuning):
     """Interpolate the weights back towards the weights before the task: lreid's own method, without exemplars.
 
     Training on a task moves the weights from ``w0`` to ``w1``. Interpolated weights are ``w(alpha) = w0 + alpha (w1 -
@@ -52,8 +53,8 @@ class Retrace(TaskHeadFineTuning):
 
     finishing = "interpolating weights"
     keeps: ClassVar = {"began": "network", "task_neck": "network", "classifier": "identity"}
-    copies: ClassVar = {**TaskHeadFineTuning.copies, "began": "frozen_network"}
-    saves: ClassVar = ["share"]
+    copies: ClassVar = {**BoTFineTuning.copies, "began": "frozen_network"}
+    saves: ClassVar = ["task_neck", "labels", "share"]
 
     def __init__(
         self,
@@ -74,6 +75,8 @@ class Retrace(TaskHeadFineTuning):
         ] = 0.75,
     ) -> None:
         super().__init__(model, label_smoothing=0.0, soft_margin=True)
+        self.labels = torch.empty(0, dtype=torch.int64)  # labels of the task's identities, ascending
+        self._new_head()
         self.rate, self.keep, self.centre = rate, keep, centre
         model.neck.requires_grad_(False)  # the neck stores a mean and is not trained
         self.began: Embedder | None = None  # the previous network, until the end of the task
@@ -88,17 +91,34 @@ class Retrace(TaskHeadFineTuning):
         assert isinstance(self.model.neck, nn.BatchNorm1d)
         return self.model.neck
 
+    def _new_head(self) -> None:
+        self.classifier = GrowingClassifier(self.model.dim).to(self.model.mean.device)
+        self.task_neck = bn_neck(self.model.dim).to(self.model.mean.device)
+
     def begin_task(self, task: Task) -> None:
         """Store a copy of the network, and create a head for the identities of the task."""
-        super().begin_task(task)
+        self._new_head()
+        self.labels = torch.tensor(task.classes)
+        self.classifier.grow(len(task.classes))
         self._neck().reset_running_stats()
         self.began = frozen_copy(self.model)
         with torch.no_grad():
             self.classifier.weight.copy_(self.mean_directions(task))
 
-    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
+    def parameters(self) -> list[dict[str, Any]]:
         """The network and the head of the task."""
-        return [{"params": list(super().parameters()), "rate_factor": self.rate}]
+        trained = nn.ModuleList([self.model, self.classifier, self.task_neck])
+        return [{"params": list(trained.parameters()), "rate_factor": self.rate}]
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Compute BoT's loss terms over the identities of the task."""
+        features = self.model(batch.images)  # (B, dim)
+        logits = self.classifier(self.task_neck(features))  # (B, identities of the task)
+        rows = torch.searchsorted(self.labels, batch.labels)
+        return self.softmax_triplet(features, logits, batch._replace(labels=rows))
+
+    def class_scores(self, features: Tensor) -> None:
+        """Return None, because no classifier covers the identities of all tasks."""
 
     def finish_task(self, task: Task) -> None:
         """Set the weights to the interpolation with the smallest alpha that retains the gain on the task."""
@@ -125,6 +145,7 @@ class Retrace(TaskHeadFineTuning):
     def end_task(self, task: Task) -> None:
         """Discard the head of the task and the previous network."""
         super().end_task(task)
+        self._new_head()
         self.began = None
 
     def figures(self) -> dict[str, float]:

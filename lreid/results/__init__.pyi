@@ -14,6 +14,7 @@ from .content import read as read
 from .content import resumed_results as resumed_results
 from .content import start_results as start_results
 from .content import write as write
+from .summaries import TestFigures as TestFigures
 from .summaries import add_accuracies as add_accuracies
 from .summaries import add_initial as add_initial
 from .summaries import add_task as add_task

@@ -1,7 +1,8 @@
 """Record the metrics of a run, and summarise them: averages, curves, forgetting, plasticity and transfer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,31 +10,29 @@ from lreid.errors import InputError
 from lreid.results.content import MEAN_KINDS, Kind, Results, columns_of, matrix, metric_names
 
 
-class GalleryMetrics(Protocol):
-    """Metrics of a test set after a task, see :class:`lreid.evaluation.TestFigures`."""
+@dataclass(frozen=True)
+class TestFigures:
+    """Metrics of a model on one test set in per cent, as means over the splits of the test set.
 
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """Metrics by name, in per cent."""
+    Attributes:
+        metrics: values of all metrics in :data:`lreid.results.METRICS`, by name.
+        identity_ap: for each identity (in ascending order), the mean average precision of its queries.
+        identity_queries: for each identity, the number of its queries that have a match.
+        num_valid: number of queries that have a match in the gallery of at least one split.
+        cross_model: for each task so far, ``metrics`` of a search with the current model's query features among the
+            gallery features of that task's model; empty if not requested.
+    """
 
-    @property
-    def identity_ap(self) -> Mapping[int, float]:
-        """Average precision of each identity, in per cent."""
+    __test__ = False  # pytest: not a test
 
-    @property
-    def identity_queries(self) -> Mapping[int, int]:
-        """Number of queries with a match for each identity."""
-
-    @property
-    def num_valid(self) -> int:
-        """Number of queries with a match."""
-
-    @property
-    def cross_model(self) -> Sequence[Mapping[str, float]]:
-        """Metrics of searches in the gallery features of each earlier model; empty without such searches."""
+    metrics: dict[str, float]
+    identity_ap: dict[int, float]
+    identity_queries: dict[int, int]
+    num_valid: int
+    cross_model: tuple[dict[str, float], ...] = ()
 
 
-def add_task(results: Results, figures: Sequence[GalleryMetrics], unfused: Sequence[GalleryMetrics] = ()) -> None:
+def add_task(results: Results, figures: Sequence[TestFigures], unfused: Sequence[TestFigures] = ()) -> None:
     """Record the metrics of all galleries after a task, and update the summary.
 
     Args:
@@ -60,7 +59,7 @@ def add_task(results: Results, figures: Sequence[GalleryMetrics], unfused: Seque
     results["summary"] = summarise_run(results)
 
 
-def add_initial(results: Results, figures: Sequence[GalleryMetrics]) -> None:
+def add_initial(results: Results, figures: Sequence[TestFigures]) -> None:
     """Record the metrics of all galleries before the first task."""
     results["initial"] = {
         name: [round(figure.metrics[name], 4) for figure in figures] for name in metric_names(results)

@@ -2,11 +2,11 @@ from .camera_norm import CameraNorm as CameraNorm
 from .index import FaissIndex as FaissIndex
 from .index import IndexCost as IndexCost
 from .index import cost_of as cost_of
-from .open_set import OpenSetRate as OpenSetRate
-from .open_set import open_set_rates as open_set_rates
+from .protocols import OpenSetRate as OpenSetRate
 from .protocols import average_evaluations as average_evaluations
 from .protocols import evaluate_image_to_track as evaluate_image_to_track
 from .protocols import evaluate_single_shot as evaluate_single_shot
+from .protocols import open_set_rates as open_set_rates
 from .ranking import Evaluation as Evaluation
 from .ranking import Labels as Labels
 from .ranking import evaluate as evaluate

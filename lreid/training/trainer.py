@@ -17,11 +17,11 @@ from lreid.data.images import require_files, unreadable
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, naming_dead_workers, progress_of
 from lreid.data.records import Benchmark, Task
 from lreid.errors import Stopped, counted
-from lreid.evaluation.evaluator import Evaluator, TestFigures
+from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.embedder import Embedder
-from lreid.results import Results, add_initial, add_task
+from lreid.results import Results, TestFigures, add_initial, add_task
 from lreid.results import write as write_results
 from lreid.training import distributed
 from lreid.training.batches import Batching

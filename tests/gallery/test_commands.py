@@ -18,7 +18,7 @@ from lreid.gallery.findings import verdict
 from lreid.gallery.named_gallery import NamedGallery
 from lreid.loading import load_model
 from lreid.retrieval import CameraNorm
-from lreid.retrieval.open_set import threshold_for
+from lreid.retrieval.protocols import threshold_for
 
 
 @pytest.fixture(scope="module")

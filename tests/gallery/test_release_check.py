@@ -12,7 +12,7 @@ from gallery_search import build_gallery, calibrate_gallery
 
 from lreid.apps.cli import run_command
 from lreid.loading import load_model
-from lreid.retrieval.open_set import threshold_for
+from lreid.retrieval.protocols import threshold_for
 
 ENROLLED, RATE = 8, 0.1
 OLD, NEW = "zoo:people-small", "zoo:dwopp-synthetic-10"

@@ -262,9 +262,3 @@ def test_state_survives_a_file() -> None:
     empty = ExemplarMemory(9)
     empty.load_state_dict(ExemplarMemory(9).state_dict())
     assert len(empty) == 0
-
-
-def test_bad_memory_options_are_refused() -> None:
-    for options, name in (({"budget": -1}, "budget"), ({"budget": 5, "least": 0}, "least")):
-        with pytest.raises(ValueError, match=name):
-            ExemplarMemory(**options)

@@ -6,7 +6,7 @@ from protocol_inputs import cosines_and_labels
 
 from lreid.errors import InputError
 from lreid.retrieval import open_set_rates
-from lreid.retrieval.open_set import pair_scores, threshold_for
+from lreid.retrieval.protocols import pair_scores, threshold_for
 
 
 @settings(max_examples=200, deadline=None)

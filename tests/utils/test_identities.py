@@ -11,7 +11,7 @@ from protocol_inputs import cosines_and_labels, scores_and_labels
 
 from lreid.errors import InputError
 from lreid.retrieval import CameraNorm, evaluate, evaluate_image_to_track, open_set_rates, self_retrieval
-from lreid.retrieval.open_set import pair_scores
+from lreid.retrieval.protocols import pair_scores
 from lreid.utils.identities import as_labels, as_names, identities_of_test
 
 pd = pytest.importorskip("pandas")
