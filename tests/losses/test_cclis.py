@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import cross_entropy, draw, golden_names, load_golden, softmax
 
@@ -75,7 +75,6 @@ def test_golden_sample_nce(name):
     st.sampled_from([0.1, 0.5]),
     st.integers(0, 9),
 )
-@settings(deadline=None, max_examples=80)
 def test_sample_nce_matches_the_loops(labels, current, weights, temperature, seed):
     scores, weights = cosines(len(labels), 5, seed), weights[: len(labels)]
     loss = sample_nce_loss(scores, torch.tensor(labels), torch.tensor(weights), current, temperature=temperature)
@@ -97,7 +96,6 @@ def test_weights_of_current_classes_are_ignored(filler):
 
 
 @given(st.integers(1, 6), st.integers(0, 5), st.floats(0.05, 2), st.floats(0.05, 2), st.integers(0, 9))
-@settings(deadline=None, max_examples=50)
 def test_prototype_relation_matches_the_loops(rows, classes, temperature, teacher_temperature, seed):
     student, teacher = cosines(rows, classes, seed).requires_grad_(), cosines(rows, classes, seed + 1)
     temperatures = {"temperature": temperature, "teacher_temperature": teacher_temperature}
@@ -128,7 +126,6 @@ def test_scores_and_weights_equal_golden_cases(name):
 
 
 @given(st.lists(st.integers(0, 3), max_size=9), st.booleans(), st.sampled_from([0.1, 0.5]), st.integers(0, 9))
-@settings(deadline=None, max_examples=50)
 def test_scores_match_the_loops(labels, own_class, temperature, seed):
     values = cosines(len(labels), 4, seed)
     scores = importance_scores(values, torch.tensor(labels).long(), temperature=temperature, own_class=own_class)

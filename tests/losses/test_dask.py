@@ -1,5 +1,5 @@
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lreid.losses import dask_color_resample, dask_decode
@@ -20,7 +20,6 @@ def test_resampling_keeps_constant_channels():
 
 
 @given(st.integers(0, 3), st.integers(1, 5), st.integers(1, 4), st.sampled_from([1, 3]), st.integers(0, 9))
-@settings(deadline=None, max_examples=30)
 def test_decoding_matches_the_loops(count, height, width, groups, seed):
     images, kernels = draw(count, 3, height, width, seed=seed), draw(count, 81 // groups + 3, seed=seed + 1)
     decoded = dask_decode(images, kernels, groups=groups)
@@ -37,10 +36,6 @@ def test_decoding_matches_the_loops(count, height, width, groups, seed):
                     torch.testing.assert_close(decoded[image, out, y, x], expected)
 
 
-def test_identity_kernel_keeps_images():
+def test_decoding_has_the_right_gradient():
     images = draw(2, 3, 5, 4)
-    kernel = torch.zeros(3, 3, 3, 3, dtype=torch.float64)
-    kernel[range(3), range(3), 1, 1] = 1
-    kernels = torch.cat([kernel.flatten(), torch.zeros(3, dtype=torch.float64)]).repeat(2, 1)
-    torch.testing.assert_close(dask_decode(images, kernels), images)
-    assert torch.autograd.gradcheck(lambda k: dask_decode(images, k), draw(2, 84).requires_grad_())
+    assert torch.autograd.gradcheck(lambda kernels: dask_decode(images, kernels), draw(2, 84).requires_grad_())

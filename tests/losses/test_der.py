@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import draw
 
@@ -29,7 +29,6 @@ def dark_experience(student, teacher):
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(5, 8), st.integers(0, 99))
-@settings(deadline=None, max_examples=50)
 def test_loss_matches_loops(widths, classes, seed):
     student, teacher = draw(len(widths), classes, seed=seed), stored(widths, 5, seed + 1)
     loss = dark_experience_loss(student, teacher)

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import affinities, divergence, dot, draw, hardest_gaps, softmax, unit
 
@@ -22,7 +22,6 @@ def transfer(features, means, deviations, noise, relation_temperature, temperatu
 
 
 @given(LABELS, st.integers(1, 3), st.integers(0, 9))
-@settings(deadline=None, max_examples=40)
 def test_set_triplet_matches_the_loops(labels, samples, seed):
     features = draw(len(labels), 1 + samples, 4, seed=seed)
     loss = dkp_set_triplet_loss(features, torch.tensor(labels))
@@ -33,7 +32,6 @@ def test_set_triplet_matches_the_loops(labels, samples, seed):
 
 
 @given(LABELS, st.integers(0, 9))
-@settings(deadline=None, max_examples=40)
 def test_prototypes_are_the_moments_of_the_mixture(labels, seed):
     means, deviations = draw(len(labels), 5, seed=seed) + 100, draw(len(labels), 5, seed=seed + 1).abs()
     centers, spreads, names = dkp_prototypes(means, deviations, torch.tensor(labels))
@@ -47,7 +45,6 @@ def test_prototypes_are_the_moments_of_the_mixture(labels, seed):
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.floats(0.05, 1), st.floats(0.05, 1), st.integers(0, 9))
-@settings(deadline=None, max_examples=40)
 def test_transfer_matches_the_loops(rows, past, relation_temperature, temperature, seed):
     features, (means, deviations, noise) = (
         draw(rows, 5, seed=seed),
@@ -57,12 +54,3 @@ def test_transfer_matches_the_loops(rows, past, relation_temperature, temperatur
     loss = dkp_pkt_loss(features, means, deviations, noise, **options)
     expected = transfer(*(each.tolist() for each in (features, means, deviations, noise)), **options)
     assert loss.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
-
-
-@pytest.mark.parametrize("labels", [[0, 0, 1, 1], [7, 7, 7, 7]])
-def test_identical_samples_give_finite_float32_loss(labels):
-    features = draw(4, 5).float()[:, None].expand(4, 3, 5).clone().requires_grad_()
-    loss = dkp_set_triplet_loss(features, torch.tensor(labels))
-    loss.backward()
-    assert loss.dtype == torch.float32 and loss.isfinite() and features.grad.isfinite().all()
-    assert (loss == 0) == (labels[0] == labels[-1])

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import dot, draw
 
@@ -61,7 +61,6 @@ def triplet(anchors, positives, negatives, margin):
     st.floats(0.05, 2),
     st.floats(0, 10),
 )
-@settings(deadline=None, max_examples=60)
 def test_loss_matches_loops(labels, seed, temperature, base, scale):
     features, negative_labels = draw(3, len(labels), 4, seed=seed, scale=scale), others(labels, 5, seed)
     loss = er_aml_loss(
@@ -77,7 +76,6 @@ def test_loss_matches_loops(labels, seed, temperature, base, scale):
 
 
 @given(st.integers(0, 9), st.integers(0, 99), st.floats(0.01, 2))
-@settings(deadline=None, max_examples=40)
 def test_triplet_matches_the_loops(rows, seed, margin):
     features = draw(3, rows, 4, seed=seed)
     loss = er_aml_triplet_loss(*features, margin=margin)
@@ -104,7 +102,6 @@ def allowed(labels, memory, negatives):
     st.sampled_from(["incoming", "all"]),
     st.integers(0, 99),
 )
-@settings(deadline=None, max_examples=100)
 def test_pairs_are_drawn_from_allowed_images(labels, memory, negatives, seed):
     expected = allowed(labels, memory, negatives)
     arguments = torch.tensor(labels), torch.tensor(memory, dtype=torch.int64)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from oracles import affinities, draw, golden_names, load_golden
 
@@ -39,7 +39,6 @@ def rows_of(features, scale, diagonal):
 
 
 @given(st.integers(2, 7), st.floats(0.5, 20), st.integers(1, 8), st.integers(0, 9))
-@settings(deadline=None, max_examples=40)
 def test_alphas_match_the_loops_in_parts_of_any_size(count, scale, part, seed):
     new, old = draw(count, 3, seed=seed), draw(count, 4, seed=seed + 1)
     whole, others = (
@@ -55,7 +54,6 @@ def test_alphas_match_the_loops_in_parts_of_any_size(count, scale, part, seed):
 @given(st.floats(-1, 2), st.integers(0, 3), st.integers(0, 2), st.integers(0, 9))
 @example(-(2.0**-52), 0, 0, 0)
 @example(-8e-10, 0, 0, 0)
-@settings(deadline=None, max_examples=40)
 def test_combination_matches_the_loops(alpha, old_rows, added, seed):
     old = {"weight": draw(3, 2, seed=seed), "head": draw(old_rows, 2, seed=seed + 1), "count": torch.tensor(7)}
     new = {

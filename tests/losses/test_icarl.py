@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import draw
 
@@ -27,7 +27,6 @@ def icarl(student, labels, teacher):
 
 
 @given(st.sampled_from([None, 1, 4, 6]), st.integers(0, 50), st.floats(0, 6))
-@settings(deadline=None, max_examples=40)
 def test_loss_matches_loops(old_classes, seed, scale):
     student = draw(4, 6, seed=seed, scale=scale)
     teacher = None if old_classes is None else draw(4, old_classes, seed=seed + 1, scale=scale)

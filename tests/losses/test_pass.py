@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import draw, golden_names, load_golden
 from torch.nn import functional as F
@@ -73,7 +73,6 @@ def test_tall_images_keep_their_size():
 
 
 @given(st.lists(st.integers(-3, 5), min_size=1, max_size=20), st.integers(0, 20))
-@settings(deadline=None, max_examples=40)
 def test_means_and_radius_match_numpy(labels, seed):
     features, row_labels = draw(len(labels), 4, seed=seed), np.array(labels)
     means, names = class_means(features, torch.tensor(labels))
@@ -97,7 +96,6 @@ def test_means_are_exact_in_float32():
 
 
 @given(st.integers(1, 9), st.integers(0, 20))
-@settings(deadline=None, max_examples=30)
 def test_feature_distillation_is_the_norm_of_the_batch(rows, seed):
     student, teacher = draw(rows, 4, seed=seed), draw(rows, 4, seed=seed + 1)
     squares = sum(
@@ -106,12 +104,3 @@ def test_feature_distillation_is_the_norm_of_the_batch(rows, seed):
     assert feature_distillation_loss(student, teacher).item() == pytest.approx(squares**0.5, rel=1e-12)
     twice = feature_distillation_loss(student.repeat(4, 1), teacher.repeat(4, 1))
     assert twice.item() == pytest.approx(2 * squares**0.5, rel=1e-12)
-
-
-@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e30])
-def test_feature_distillation_stays_finite(scale):
-    student = (scale * draw(12, 4)).float().requires_grad_()
-    loss = feature_distillation_loss(student, torch.zeros(12, 4))
-    loss.backward()
-    assert loss.item() == pytest.approx(scale * draw(12, 4).norm().item(), rel=1e-6)
-    assert student.grad.norm().item() == pytest.approx(1 if scale else 0)

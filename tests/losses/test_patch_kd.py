@@ -1,6 +1,5 @@
 import pytest
-import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import cross_entropy, distance, draw, unit
 
@@ -8,7 +7,6 @@ from lreid.losses import patchkd_conf_loss, patchkd_div_loss, patchkd_kd_loss, p
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 3), st.floats(0.5, 5), st.integers(0, 9))
-@settings(deadline=None, max_examples=40)
 def test_kd_and_conf_match_the_loops(rows, old, added, temperature, seed):
     student, teacher = draw(rows, old + added, seed=seed), draw(rows, old, seed=seed + 1)
     new, kept = student.tolist(), teacher.tolist()
@@ -30,7 +28,6 @@ def relative(sets):
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 9))
-@settings(deadline=None, max_examples=40)
 def test_rd_matches_the_loops(sets, vectors, seed):
     student = draw(sets, vectors, 3, seed=seed).requires_grad_()
     teacher = draw(sets, vectors, 5, seed=seed + 1, scale=40)
@@ -41,17 +38,7 @@ def test_rd_matches_the_loops(sets, vectors, seed):
     assert student.grad.isfinite().all()
 
 
-def test_rd_ignores_scale_and_accepts_equal_vectors():
-    student = draw(2, 3, 4)
-    torch.testing.assert_close(patchkd_rd_loss(student, 5 * student), torch.zeros((), dtype=torch.float64))
-    student = torch.ones(2, 3, 4, requires_grad=True)
-    loss = patchkd_rd_loss(student, draw(2, 3, 4))
-    loss.backward()
-    assert loss.dtype == torch.float32 and loss.isfinite() and student.grad.isfinite().all()
-
-
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(0, 9))
-@settings(deadline=None, max_examples=40)
 def test_div_matches_the_loops(images, patches, seed):
     features = draw(images * patches, 4, seed=seed)
     rows, total, count = [unit(row) for row in features.tolist()], 0.0, 0

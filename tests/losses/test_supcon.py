@@ -2,14 +2,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles import dot, draw, golden_names, load_golden
 from torch.nn import functional as F
 
 from lreid.losses import asymmetric_supcon_loss
-
-LABELS = [4, 1, 4, 7, 1, 4, 2]  # three, two and twice one image
 
 
 def supcon(projections, labels, current, temperature, base_temperature):
@@ -56,7 +54,6 @@ def test_printed_sum_is_the_scaled_mean(name):
     st.sampled_from([0.1, 0.5, 2.0]),
     st.integers(0, 9),
 )
-@settings(deadline=None, max_examples=80)
 def test_loss_matches_loops(labels, views, current, temperature, seed):
     projections = F.normalize(draw(len(labels), views, 5, seed=seed), dim=2).requires_grad_()
     loss = asymmetric_supcon_loss(projections, torch.tensor(labels).long(), current, temperature=temperature)
@@ -67,11 +64,3 @@ def test_loss_matches_loops(labels, views, current, temperature, seed):
         assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
     else:
         assert loss.item() == 0
-
-
-@pytest.mark.parametrize("current", [[4, 1], (4, 1), {4, 1}, torch.tensor([1, 4]), range(1, 5, 3)])
-def test_current_classes_may_be_any_sequence(current):
-    z, labels = F.normalize(draw(7, 2, 5), dim=2), torch.tensor(LABELS)
-    expected = supcon(z.tolist(), LABELS, [1, 4], 0.5, 0.07)
-    loss = asymmetric_supcon_loss(z, labels, current, temperature=0.5)
-    assert loss.item() == pytest.approx(expected, rel=1e-9)
