@@ -1,7 +1,9 @@
 """Tiny networks, batches and steps that the tests of methods share."""
 
+import pytest
 import torch
 from tiny import Few
+from torch import Tensor
 from torch.optim import Adam
 
 from lreid.data.loaders import Batch
@@ -29,6 +31,17 @@ def batches(number: int, seed: int = 1, first_class: int = 0) -> list[Batch]:
     generator = torch.Generator().manual_seed(seed)
     labels = first_class + torch.arange(4).repeat_interleave(3)
     return [Batch(torch.randn(12, 3, 32, 16, generator=generator), labels, 2) for _ in range(number)]
+
+
+def assert_terms(terms: dict[str, Tensor], rel: float = 1e-5, **expected: Tensor) -> None:
+    """Compare loss terms with their expected values."""
+    found = {name: terms[name].item() for name in expected}
+    assert found == pytest.approx({name: value.item() for name, value in expected.items()}, rel=rel)
+
+
+def batch_normed(features: Tensor) -> Tensor:
+    """Normalise by the mean and variance of the batch."""
+    return (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
 
 
 def train(method: Method, steps: list[Batch]) -> list[dict[str, float]]:

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from family import DIM, batches, model, train
 from synthetic_tasks import learn, learn_from, steps_of, synthetic_task
-from torch import nn
 
 from lreid.data.loaders import Batch
 from lreid.losses import asymmetric_supcon_loss, dmml_loss, mean_squared_distillation_loss, relation_distillation_loss
@@ -98,23 +97,6 @@ def test_distillation_uses_the_previous_model_and_head(distillation: str, in_tra
         else:
             expected = mean_squared_distillation_loss(new, old)
     assert value == pytest.approx(expected.item(), rel=1e-4) and value > 0
-
-
-def test_co2l_without_replay_is_contrastive_fine_tuning() -> None:
-    """With neither exemplars nor distillation: plain SupCon, step by step."""
-    method, base = co2l(exemplars=0, distillation="none"), co2l()
-    history = learned(method, 2, exemplars=False)
-    assert method.exemplars == 0
-    network, expected = nn.ModuleList([base.model, base.network.head]), []
-    for task in range(2):
-        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
-        for batch in (two_views(each) for each in steps_of(task, exemplars=False)):
-            vectors = F.normalize(base.network.head(base.model(batch.images)))
-            pairs = torch.stack(vectors.chunk(2), 1)
-            loss = asymmetric_supcon_loss(pairs, batch.labels[:12], batch.labels[:12].unique(), temperature=0.5)
-            optimizer.zero_grad(), loss.backward(), optimizer.step()
-            expected.append({"supcon": loss.item()})
-    assert history == expected
 
 
 def test_co2l_memory_is_balanced_and_uniform() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from family import model
+from family import assert_terms, batch_normed, model
 from fusing import begun, learn, steps_of
 from synthetic_tasks import synthetic_task
 
@@ -50,14 +50,11 @@ def test_terms() -> None:
     rehearsed = method.rehearser.rehearse(batch.pixels)
     for images, ending in ((batch.images, ""), (rehearsed, "_rehearsed")):
         features = method.model(images)
-        triplet = batch_hard_triplet_loss(features, batch.labels, margin=None)
-        assert terms[f"triplet{ending}"].item() == pytest.approx(triplet.item(), rel=1e-5)
+        logits = batch_normed(features) * method.network.neck.weight @ method.classifier.weight.T
         distill = affinity_kl_loss(features, method.teacher.model(images))
-        assert terms[f"distill{ending}"].item() == pytest.approx(distill.item(), rel=1e-4)
-        normed = (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
-        logits = normed * method.network.neck.weight @ method.classifier.weight.T
-        softmax = F.cross_entropy(logits, batch.labels)
-        assert terms[f"softmax{ending}"].item() == pytest.approx(softmax.item(), rel=1e-4)
+        softmax = {f"softmax{ending}": F.cross_entropy(logits, batch.labels), f"distill{ending}": distill}
+        assert_terms(terms, 1e-4, **softmax)
+        assert_terms(terms, **{f"triplet{ending}": batch_hard_triplet_loss(features, batch.labels, margin=None)})
     weights = {name: method.weights.get(name, 1.0) for name in terms}
     assert weights == dict.fromkeys(names, 1.0) | {f"{name}_rehearsed": 4.5 for name in names}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from family import model, train
+from family import assert_terms, model, train
 from synthetic_tasks import learn, steps_of, synthetic_task
 from torch import Tensor
 
@@ -35,10 +35,8 @@ def test_softmax_covers_all_identities_with_exemplars() -> None:
     terms = method.loss(batch)
     features, logits = outputs(method, batch.images)
     assert logits.shape == (24, 8)
-    expected = F.cross_entropy(logits, batch.labels, label_smoothing=0.1)
-    assert terms["softmax"].item() == pytest.approx(expected.item(), rel=1e-4)
-    triplet = batch_hard_triplet_loss(features, batch.labels)
-    assert terms["triplet"].item() == pytest.approx(triplet.item(), rel=1e-5)
+    assert_terms(terms, 1e-4, softmax=F.cross_entropy(logits, batch.labels, label_smoothing=0.1))
+    assert_terms(terms, triplet=batch_hard_triplet_loss(features, batch.labels))
 
 
 class SigmoidFineTuning(BoTFineTuning):

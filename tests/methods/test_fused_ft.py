@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from family import DIM, model
+from family import DIM, assert_terms, batch_normed, model
 from fusing import begun, copied, learn, same_parts
 from synthetic_tasks import synthetic_task
 
@@ -20,11 +20,9 @@ def test_terms() -> None:
     terms = method.loss(batch)
     assert set(terms) == {"softmax", "triplet"}
     features = method.model(batch.images)
-    normed = (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
-    logits = normed * method.network.neck.weight @ method.classifier.weight.T  # over all eight identities
-    assert terms["softmax"].item() == pytest.approx(F.cross_entropy(logits, batch.labels).item(), rel=1e-4)
-    expected = batch_hard_triplet_loss(features, batch.labels, margin=None)
-    assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
+    logits = batch_normed(features) * method.network.neck.weight @ method.classifier.weight.T  # all eight identities
+    assert_terms(terms, 1e-4, softmax=F.cross_entropy(logits, batch.labels))
+    assert_terms(terms, triplet=batch_hard_triplet_loss(features, batch.labels, margin=None))
 
 
 @pytest.mark.parametrize("name", ["fused_ft", "dkp"])  # which has a head of deviations, too

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from family import DIM, model, train
+from family import DIM, assert_terms, batch_normed, model, train
 from fusing import begun, copied, learn
 from synthetic_tasks import synthetic_task
 
@@ -25,13 +25,11 @@ def test_retrace_terms_cover_the_identities_of_the_task() -> None:
     batch = begun(method, 1)
     terms = method.loss(batch)
     features = method.model(batch.images)
-    normed = (features - features.mean(0)) / (features.var(0, unbiased=False) + 1e-5).sqrt()
-    logits = normed * method.task_neck.weight @ method.classifier.weight.T
+    logits = batch_normed(features) * method.task_neck.weight @ method.classifier.weight.T
     assert set(terms) == {"softmax", "triplet"}
     assert logits.shape == (12, 4)  # of eight so far
-    assert terms["softmax"].item() == pytest.approx(F.cross_entropy(logits, batch.labels - 4).item(), rel=1e-4)
-    expected = batch_hard_triplet_loss(features, batch.labels, margin=None)
-    assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
+    assert_terms(terms, 1e-4, softmax=F.cross_entropy(logits, batch.labels - 4))
+    assert_terms(terms, triplet=batch_hard_triplet_loss(features, batch.labels, margin=None))
 
 
 def taught(method: Method, steps: int = 6) -> None:
