@@ -2,9 +2,27 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from example_files import write_model_and_images
+
+
+class Done(NamedTuple):
+    """Exit status of a command, and what it wrote to standard output and standard error."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def lreid(run_lreid: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command of lreid in this process."""
+    return lambda *words: Done(run_lreid(*map(str, words)), *capsys.readouterr())
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +32,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run_in_world(run_lreid: Callable[..., int], world: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Run a command of lreid in the folder ``world``, and return its exit status."""
+def in_world(lreid: Run, world: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command of lreid in the folder ``world``."""
     monkeypatch.chdir(world)
-    return run_lreid
+    return lreid

@@ -11,12 +11,11 @@ from lreid.apps.custom import plan
 
 
 @pytest.fixture
-def run(run_lreid, tmp_path: Path, capsys):
-    """Run a command of ``lreid data``; return exit status, standard output and standard error."""
+def run(lreid, tmp_path: Path):
+    """Run a command of ``lreid data``."""
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        root = [] if arguments[0] == "from-tracks" else ["--root", str(tmp_path)]
-        return run_lreid("data", *arguments, *root), *capsys.readouterr()
+    def run(action: str, *arguments: str):
+        return lreid("data", action, *arguments, *([] if action == "from-tracks" else ["--root", tmp_path]))
 
     return run
 

@@ -1,7 +1,6 @@
 """The command ``lreid export``."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -9,17 +8,16 @@ import pytest
 
 
 @pytest.mark.slow
-def test_exported_model_builds_and_searches_a_gallery(
-    run_in_world: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_in_world("export", "model.pt", "--out", "model.onnx") == 0
-    first, second = capsys.readouterr().out.splitlines()  # and nothing of the exporter's own
+def test_exported_model_builds_and_searches_a_gallery(in_world, world: Path) -> None:
+    first, second = in_world(
+        "export", "model.pt", "--out", "model.onnx"
+    ).out.splitlines()  # the exporter prints nothing
     assert first.startswith("model.onnx: few, 32 x 16 pixels to 16 numbers, 0.0 MiB")
     assert second.startswith("its features differ from the model's by")
     answers = []
     for name in ("model.pt", "model.onnx"):
-        assert run_in_world("search", "build", f"{name}.gallery", "g", "--checkpoint", name) == 0
-        assert run_in_world("search", "query", "model.pt.gallery", "q", "--checkpoint", name, "--out", name[6:]) == 0
+        assert in_world("search", "build", f"{name}.gallery", "g", "--checkpoint", name).status == 0
+        assert in_world("search", "query", "model.pt.gallery", "q", "--checkpoint", name, "--out", name[6:]).status == 0
         answers.append(json.loads((world / name[6:] / "matches.json").read_text())["queries"])
     ranked = [[[match["path"] for match in query["matches"]] for query in queries] for queries in answers]
     assert ranked[0] == ranked[1] and len(ranked[0]) == 8
@@ -28,11 +26,9 @@ def test_exported_model_builds_and_searches_a_gallery(
     weight = model.graph.initializer[0]
     weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * 2, weight.name))
     onnx.save(model, "model.onnx")
-    capsys.readouterr()
     for name in ("model.pt.gallery", "model.onnx.gallery"):
-        assert run_in_world("search", "query", name, "q", "--checkpoint", "model.onnx", "--out", "m") == 2
-        message = capsys.readouterr().err
-        assert "model.onnx: " in message and message.count("\n") == 1 and not (world / "m").exists()
+        status, _, message = in_world("search", "query", name, "q", "--checkpoint", "model.onnx", "--out", "m")
+        assert status == 2 and "model.onnx: " in message and message.count("\n") == 1 and not (world / "m").exists()
 
 
 @pytest.mark.parametrize(
@@ -45,14 +41,7 @@ def test_exported_model_builds_and_searches_a_gallery(
         (("q", "--out", "m.onnx"), "q: "),
     ],
 )
-def test_bad_input_is_one_line_and_no_file(
-    run_in_world: Callable[..., int],
-    world: Path,
-    arguments: tuple[str, ...],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run_in_world("export", *arguments) == 2
-    error = capsys.readouterr().err
-    assert message in error and "Traceback" not in error
+def test_bad_input_is_one_line_and_no_file(in_world, world: Path, arguments: tuple[str, ...], message: str) -> None:
+    status, _, error = in_world("export", *arguments)
+    assert status == 2 and message in error and "Traceback" not in error
     assert not list(world.glob("m.*"))

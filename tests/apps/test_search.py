@@ -10,16 +10,23 @@ from example_files import write_checkpoint
 
 from lreid.gallery import build, list_images, remove
 
+
+@pytest.fixture
+def output(in_world) -> Callable[..., str]:
+    """Run a command of ``lreid search`` that succeeds, and return what it prints."""
+
+    def run(*arguments: str) -> str:
+        status, out, err = in_world("search", *arguments)
+        assert status == 0, err
+        return out
+
+    return run
+
+
 LISTED = "9 images of 4 identities (2, 7502, 15002 …) by 6 cameras (1, 2, 3 …)"
 
 
-def test_gallery_is_built_changed_and_searched(
-    run_in_world: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def output(*arguments: str) -> str:
-        assert run_in_world("search", *arguments) == 0
-        return capsys.readouterr().out
-
+def test_gallery_is_built_changed_and_searched(output: Callable[..., str], world: Path) -> None:
     assert output("build", "life", "g", "--checkpoint", "model.pt") == f"life: {LISTED}\n"
     assert output("add", "life", "g", "q").startswith("life: 8 images added, 9 already in it or skipped; they show ")
     assert "keep their name; remove them first" in output("add", "life", "q", "--identity", "anna")
@@ -34,13 +41,7 @@ def test_gallery_is_built_changed_and_searched(
 
 
 @pytest.mark.slow
-def test_filters_reindex_rollback_and_migrate(
-    run_in_world: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def output(*arguments: str) -> str:
-        assert run_in_world("search", *arguments) == 0
-        return capsys.readouterr().out
-
+def test_filters_reindex_rollback_and_migrate(output: Callable[..., str], world: Path) -> None:
     where = "moving"
     write_checkpoint(world / "newer.pt", seed=1)
     assert output("build", where, "g", "--checkpoint", "model.pt") == f"{where}: {LISTED}\n"
@@ -115,16 +116,10 @@ def contents(world: Path) -> dict[Path, bytes]:
     ],
 )
 def test_bad_input_is_one_line_and_changes_no_file(
-    run_in_world: Callable[..., int],
-    world: Path,
-    contents: dict[Path, bytes],
-    capsys: pytest.CaptureFixture[str],
-    arguments: str,
-    message: str,
+    in_world, world: Path, contents: dict[Path, bytes], arguments: str, message: str
 ) -> None:
     out = ("--out", "bad") if arguments.startswith("query") else ()
-    assert run_in_world("search", *arguments.split(), *out) == 2
-    text = capsys.readouterr().err
-    assert text.startswith(f"lreid search: {message}") and text.count("\n") == 1
+    status, _, text = in_world("search", *arguments.split(), *out)
+    assert status == 2 and text.startswith(f"lreid search: {message}") and text.count("\n") == 1
     assert "cross_model=" not in text and not (world / "bad").exists()
     assert {file: file.read_bytes() for file in world.glob("*.gallery")} == contents

@@ -232,28 +232,21 @@ def test_runs_end_with_their_sweep_and_the_next_sweep_waits(tmp_path: Path) -> N
     RunFolder(run).close()  # nobody holds it any more
 
 
-def test_dry_run_prints_commands(
-    run_lreid: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_prints_commands(lreid, tmp_path: Path) -> None:
     vary = ["--vary", "METHOD.ALPHA,METHOD.BETA", "0,1", "1,-1"]
     out = str(tmp_path / "out")
-    status = run_lreid(
-        "sweep", "--methods", "decoupled", "--seeds", "0", *vary, "--dry-run", "--out", out, "TRAIN.LR", "1e-4"
-    )
-    lines = capsys.readouterr().out.splitlines()
-    assert status == 0 and len(lines) == 2 and not (tmp_path / "out").exists()
+    options = ["--methods", "decoupled", "--seeds", "0", *vary, "--dry-run", "--out", out, "TRAIN.LR", "1e-4"]
+    lines = lreid("sweep", *options).out.splitlines()
+    assert len(lines) == 2 and not (tmp_path / "out").exists()
     words = shlex.split(lines[1])
     assert words[1:4] == ["-m", "lreid", "train"] and f"{out}/decoupled-ALPHA=1-BETA=-1-seed0" in words
     given = "METHOD.NAME decoupled TRAIN.LR 1e-4 METHOD.ALPHA 1 METHOD.BETA -1 SEED 0"
     assert " ".join(words[-10:]) == given
 
 
-def test_config_keys_may_follow_the_seeds(
-    run_lreid: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_config_keys_may_follow_the_seeds(lreid, tmp_path: Path) -> None:
     keys = ["--methods", "dwopp", "TRAIN.EPOCHS", "3", "--seeds", "4", "5", "TRAIN.LR", "1e-4"]
-    assert run_lreid("sweep", "--dry-run", "--out", str(tmp_path), *keys) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = lreid("sweep", "--dry-run", "--out", tmp_path, *keys).out.splitlines()
     given = "METHOD.NAME dwopp TRAIN.EPOCHS 3 TRAIN.LR 1e-4 SEED"
     assert [" ".join(shlex.split(line)[-8:]) for line in lines] == [f"{given} {seed}" for seed in (4, 5)]
 
@@ -267,14 +260,7 @@ def test_config_keys_may_follow_the_seeds(
         (["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"], "--vary TRAIN.LR: "),
     ],
 )
-def test_bad_option_is_one_line(
-    run_lreid: Callable[..., int],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
-) -> None:
-    assert run_lreid("sweep", *arguments, "--out", str(tmp_path / "out")) == 2
-    err = capsys.readouterr().err
-    assert err.startswith(f"lreid sweep: {message}") and err.count("\n") == 1
+def test_bad_option_is_one_line(lreid, tmp_path: Path, arguments: list[str], message: str) -> None:
+    status, _, err = lreid("sweep", *arguments, "--out", tmp_path / "out")
+    assert status == 2 and err.startswith(f"lreid sweep: {message}") and err.count("\n") == 1
     assert not (tmp_path / "out").exists()

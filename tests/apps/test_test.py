@@ -1,7 +1,6 @@
 """Testing checkpoints: rows, matrices, notes and page, against the pieces they are made of."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -316,12 +315,9 @@ def test_bad_input_leaves_no_file(run: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_keys_may_follow_the_checkpoint(
-    run_in_world: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_keys_may_follow_the_checkpoint(in_world, world: Path) -> None:
     words = "--checkpoint model.pt EVAL.AP trapezoidal --query q --gallery g --out out EVAL.FLIP True"
-    assert run_in_world("test", *words.split()) == 0
-    printed = capsys.readouterr().out
+    printed = in_world("test", *words.split()).out
     results = json.loads((world / "out" / "test.json").read_text())
     assert results["ap"] == "trapezoidal" and list(results["checkpoints"]) == ["model"]
     assert "trapezoidal AP" in printed and f"{results['rows'][0]['mAP']:.1f}" in printed

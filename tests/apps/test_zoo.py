@@ -8,7 +8,6 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -308,39 +307,41 @@ def test_errors_of_the_hub(run: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         zoo_command(publish_arguments(run, tmp_path / "zoo", "me/mine"))
 
 
-def test_zoo_commands_print_entries(
-    run_in_world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_in_world("zoo", "list") == 0
-    assert "dwopp-synthetic-10" in capsys.readouterr().out
-    for subject, first, absent in (("people", "people", "vehicles"), ("vehicles", "vehicles", "people")):
-        assert run_in_world("zoo", "list", "--for", subject, "--license", "permissive") == 0
-        names = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
-        assert names[2] == first and absent not in names
-        assert not set(names) & zoo.published().keys()  # all were trained on images for research only
-    assert run_in_world("zoo", "list", "--for", "vehicles") == 0
-    assert {"fastreid-sbs-r50-ibn-veri"} <= {line.split()[0] for line in capsys.readouterr().out.splitlines() if line}
-    assert run_in_world("zoo", "show", "zoo:dwopp-synthetic-10") == 0
-    assert zoo.find("dwopp-synthetic-10").sha256 in capsys.readouterr().out
-    assert run_in_world("zoo", "download", "dwopp-synthetic-10") == 0
-    assert Path(capsys.readouterr().out.strip()) == zoo.find("dwopp-synthetic-10").weights
-    assert run_in_world("zoo", "page", "--out", str(tmp_path / "zoo.md")) == 0
-    assert (tmp_path / "zoo.md").read_text(encoding="utf-8") == markdown_page(
-        zoo.cards(), list(zoo.published().values())
-    )
+def test_zoo_commands_print_entries(in_world, tmp_path: Path) -> None:
+    def printed(*words: str) -> str:
+        status, out, err = in_world("zoo", *words)
+        assert status == 0, err
+        return out
+
+    def names(*words: str) -> list[str]:
+        return [line.split()[0] for line in printed("list", *words).splitlines() if line.strip()]
+
+    assert "dwopp-synthetic-10" in printed("list")
+    for subject, other in (("people", "vehicles"), ("vehicles", "people")):
+        found = names("--for", subject, "--license", "permissive")
+        assert found[2] == subject and other not in found
+        assert not set(found) & zoo.published().keys()  # all were trained on images for research only
+    assert "fastreid-sbs-r50-ibn-veri" in names("--for", "vehicles")
+    card = zoo.find("dwopp-synthetic-10")
+    assert card.sha256 in printed("show", "zoo:dwopp-synthetic-10")
+    assert Path(printed("download", "dwopp-synthetic-10").strip()) == card.weights
+    printed("page", "--out", str(tmp_path / "zoo.md"))
+    page = markdown_page(zoo.cards(), list(zoo.published().values()))
+    assert (tmp_path / "zoo.md").read_text(encoding="utf-8") == page
 
 
 def test_commands_accept_the_name_of_an_entry(
-    run_in_world: Callable[..., int], world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_world, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
     write_entry(tmp_path, "mine")
-    assert run_in_world("test", "--checkpoint", "zoo:mine", "--query", "q", "--gallery", "g") == 0
+    gallery, picture = tmp_path / "people.gallery", next((world / "q").iterdir())
+    for words in (
+        ["test", "--checkpoint", "zoo:mine", "--query", "q", "--gallery", "g"],
+        ["search", "build", gallery, "g", "--checkpoint", "zoo:mine"],
+        ["search", "query", gallery, picture, "--out", tmp_path / "matches"],
+    ):
+        assert in_world(*words).status == 0
     results = json.loads((world / "mine-test" / f"{world.name}-g" / "test.json").read_text())
     assert results["checkpoints"] == {"zoo:mine": "zoo:mine"}
-
-    gallery = str(tmp_path / "people.gallery")
-    assert run_in_world("search", "build", gallery, "g", "--checkpoint", "zoo:mine") == 0
-    picture = str(next((world / "q").iterdir()))
-    assert run_in_world("search", "query", gallery, picture, "--out", str(tmp_path / "matches")) == 0
     assert json.loads((tmp_path / "matches" / "matches.json").read_text())["queries"][0]["matches"]
