@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path, PurePath
 
 from lreid.data.datasets import Scheme, Sources
@@ -19,7 +20,7 @@ from lreid.data.listing import (
     named_as_market,
     suggested,
 )
-from lreid.data.records import CameraPolicy, DataSet
+from lreid.data.records import CameraPolicy, DataSet, grouped
 from lreid.data.tables import read_table
 from lreid.errors import InputError, counted
 from lreid.utils.identities import ascending_ranks, warn_of_spellings
@@ -99,9 +100,7 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
     """
     if path.is_dir():
         return [_custom_set(path, title_of(path), *_of_folder(path, sources.pattern), sources.cameras)]
-    domains: dict[str, list[Listed]] = {}
-    for image in read_table(path, splits=False, root=Path(sources.root)):
-        domains.setdefault(image.domain, []).append(image)
+    domains = grouped(read_table(path, splits=False, root=Path(sources.root)), attrgetter("domain"))
     return [_custom_set(path, domain, sorted(images), [], sources.cameras) for domain, images in domains.items()]
 
 
@@ -121,10 +120,7 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
     Args:
         images: images in a stable order, for example sorted by path. Images without identity are distractors.
     """
-    by_identity: dict[str, list[Listed]] = {}
-    for image in images:
-        if image.identity is not None:
-            by_identity.setdefault(image.identity, []).append(image)
+    by_identity = grouped((image for image in images if image.identity is not None), attrgetter("identity"))
     has_cameras = bool(cameras_of(images))
     several = {name: group for name, group in by_identity.items() if len(group) > 1}
     candidates = sorted(
@@ -147,19 +143,13 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
 
 def cameras_of(images: Sequence[Listed]) -> list[str]:
     """List the camera names in ascending order; empty if an image has no camera or one camera saw most identities."""
-    seen: dict[str, set[str]] = {}
-    number: Counter[str] = Counter()
-    for image in images:
-        if image.camera is None:
-            return []
-        if image.identity is not None:
-            seen.setdefault(image.identity, set()).add(image.camera)
-            number[image.identity] += 1
-    several = [name for name, count in number.items() if count > 1]
-    by_two = sum(len(seen[name]) > 1 for name in several)
-    if by_two < FEWEST or 2 * by_two < len(several):
+    cameras = [image.camera for image in images if image.camera is not None]
+    by_identity = grouped((image for image in images if image.identity is not None), attrgetter("identity"))
+    several = [group for group in by_identity.values() if len(group) > 1]
+    by_two = sum(len({image.camera for image in group}) > 1 for group in several)
+    if len(cameras) < len(images) or by_two < FEWEST or 2 * by_two < len(several):
         return []
-    return list(ascending_ranks(image.camera for image in images if image.camera is not None))
+    return list(ascending_ranks(cameras))
 
 
 def _share(name: str) -> float:
@@ -169,9 +159,7 @@ def _share(name: str) -> float:
 
 def _queries(images: Sequence[Listed], has_cameras: bool) -> list[Listed]:
     """Choose the queries among the images of one test identity, see :func:`splits_of`."""
-    by_camera: dict[str | None, list[Listed]] = {}
-    for image in images:
-        by_camera.setdefault(image.camera if has_cameras else None, []).append(image)
+    by_camera = grouped(images, lambda image: image.camera if has_cameras else None)
     return [group[0] for group in by_camera.values() if len(group) > 1] or [images[0]]
 
 

@@ -4,11 +4,12 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Any
 
 from lreid.data.datasets import file_of, image_scheme
-from lreid.data.records import Benchmark, QueryGallery, Record
+from lreid.data.records import Benchmark, QueryGallery, Record, grouped
 from lreid.errors import InputError
 from lreid.utils.reading import read_bytes
 
@@ -84,10 +85,8 @@ def _described(records: Iterable[Record]) -> list[list[Any]]:
 
 def _tracks(test: QueryGallery) -> list[list[str]]:
     """List the images of every track in a form that does not depend on track numbers."""
-    tracks: dict[int, list[str]] = {}
-    for record, track in zip(test.gallery, test.tracks, strict=True):
-        tracks.setdefault(track, []).append(_file_name(record.path))
-    return sorted(sorted(files) for files in tracks.values())
+    tracks = grouped(zip(test.gallery, test.tracks, strict=True), itemgetter(1)).values()
+    return sorted(sorted(_file_name(record.path) for record, _ in track) for track in tracks)
 
 
 def _file_name(path: str) -> str:

@@ -25,7 +25,7 @@ from lreid.data.records import Record
 from lreid.errors import InputError, OutOfMemory, raise_if_out_of_memory
 from lreid.utils.extras import Extra
 from lreid.utils.files import write_file
-from lreid.utils.reading import raise_if_unreadable, require_regular
+from lreid.utils.reading import naming_damage, require_regular
 
 # The formats that PIL may use, whatever the suffix of a file. Of PIL's other formats, EPS would start Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(find_spec("PIL.AvifImagePlugin"))
@@ -319,16 +319,12 @@ def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
     Raises:
         InputError: the image is damaged, or has 32-bit grey values.
     """
-    try:
-        with Image.open(content or path, formats=FORMATS) as image:
-            image.load()
-            with contextlib.suppress(Exception):  # with a damaged EXIF block the image is not rotated
-                ImageOps.exif_transpose(image, in_place=True)
-            return rgb_of(image)
-    except Exception as error:  # PIL's decoders raise many kinds of exceptions for damaged files
-        raise_if_unreadable(error, path)
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: image cannot be decoded ({reason}); replace it") from None
+    damage = naming_damage(path, "image cannot be decoded", "replace it")
+    with damage, Image.open(content or path, formats=FORMATS) as image:
+        image.load()
+        with contextlib.suppress(Exception):  # with a damaged EXIF block the image is not rotated
+            ImageOps.exif_transpose(image, in_place=True)
+        return rgb_of(image)
 
 
 def rgb_of(image: Image.Image) -> np.ndarray:

@@ -54,14 +54,13 @@ def check_dataset(name: str, root: Path, *, files: bool = False, pattern: str = 
     spec, unfit = find_dataset(name), ""
     try:
         data_sets = load_datasets(name, Sources(root, pattern=pattern))
-    except NotThere as error:
-        places = " or ".join(map(str, error.places))
-        return [Finding(name, "missing", [f"expected in {places}"])]
     except TooFew as error:
         data_sets, unfit = [error.gallery], str(error).partition(": ")[2]
     except InputError as error:
         if spec is None:
             raise
+        if isinstance(error, NotThere):
+            return [Finding(name, "missing", [f"expected in {' or '.join(map(str, spec.layout.places(root)))}"])]
         return [Finding(name, "broken", [str(error)])]
     findings = []
     for data_set in data_sets:

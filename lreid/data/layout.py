@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from lreid.data.listing import describe_folder, visible_images
-from lreid.data.records import SPLITS, DataSet, Record
+from lreid.data.listing import visible_images
+from lreid.data.records import DataSet, Record
+from lreid.data.spec import require_images
 from lreid.errors import InputError
 from lreid.utils.identities import DISTRACTOR, JUNK
 
@@ -33,7 +34,9 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
     records["train"] = [record for record in records["train"] if record.pid != DISTRACTOR]
     splits: dict[str, Any] = {split: tuple(images) for split, images in records.items()}
     data_set = DataSet(name, **splits)
-    return require_splits(data_set, {split: home / folder for split, folder in folders.items()})
+    for split, folder in folders.items():
+        require_images(data_set, split, home / folder)
+    return data_set
 
 
 def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None = None) -> list[Record]:
@@ -106,20 +109,3 @@ def split_by_identity(
         query=tuple(record for record in query if record.pid not in trained),
         gallery=tuple(record for record in gallery if record.pid not in trained),
     )
-
-
-def require_splits(data_set: DataSet, sources: Path | Mapping[str, Path]) -> DataSet:
-    """Return the data set if it has no empty split.
-
-    Args:
-        sources: folder or file of each split to check, or of all splits, for the error message. ``train`` is checked
-            only if ``sources`` contains it.
-
-    Raises:
-        InputError: a split has no image.
-    """
-    for split, source in (dict.fromkeys(SPLITS, sources) if isinstance(sources, Path) else sources).items():
-        if not getattr(data_set, split):
-            content = f"; {describe_folder(source)}" if source.is_dir() else ""
-            raise InputError(f"{source}: no images for the {split} split of {data_set.name}{content}; add some")
-    return data_set

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.utils.extras import Extra
+from lreid.utils.reading import naming_damage
 
 h5py, scipy_io = Extra("h5py", "matlab"), Extra("scipy.io", "matlab")
 
@@ -19,11 +20,8 @@ def read_matlab(file: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is damaged, or is not a MATLAB file older than version 7.3.
     """
-    loadmat = scipy_io.loadmat  # outside the try block, so that a missing SciPy is not reported as a damaged file
-    try:
-        return loadmat(file, simplify_cells=True)
-    except Exception as error:  # damaged files raise exceptions of many kinds
-        raise _unreadable(file, error) from None
+    with _naming(file):
+        return scipy_io.loadmat(file, simplify_cells=True)
 
 
 class MatlabFile:
@@ -43,12 +41,8 @@ class MatlabFile:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._hdf5: Any = None  # h5py.File if the file is of version 7.3
-        try:
-            if h5py.is_hdf5(file):
-                self._hdf5 = h5py.File(file, "r")
-        except OSError as error:
-            raise _unreadable(file, error) from None
+        with _naming(file):
+            self._hdf5: Any = h5py.File(file, "r") if h5py.is_hdf5(file) else None  # None: older than version 7.3
 
     def __enter__(self) -> MatlabFile:
         return self
@@ -59,15 +53,12 @@ class MatlabFile:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return a variable by name; elements of a cell array can be passed to :meth:`value` and :meth:`text`."""
-        loadmat = scipy_io.loadmat
-        try:
-            if self._hdf5 is not None:
-                return self._hdf5[name][()].T
-            return loadmat(self._file, variable_names=[name])[name]
-        except KeyError:
-            raise
-        except Exception as error:  # damaged files raise exceptions of many kinds
-            raise _unreadable(self._file, error) from None
+        with _naming(self._file):
+            if self._hdf5 is None:
+                content = scipy_io.loadmat(self._file, variable_names=[name])
+            else:
+                content = {name: self.value(name)} if name in self._hdf5 else {}
+        return content[name]
 
     def value(self, cell: Any) -> np.ndarray:
         """Read the value of a cell."""
@@ -80,7 +71,5 @@ class MatlabFile:
         return str(np.ravel(cell)[0])
 
 
-def _unreadable(file: Path, error: Exception) -> InputError:
-    raise_if_out_of_memory(error, file)
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return InputError(f"{file}: cannot be read as a MATLAB file ({reason}); unpack it from its archive again")
+def _naming(file: Path) -> AbstractContextManager[None]:
+    return naming_damage(file, "cannot be read as a MATLAB file", "unpack it from its archive again")

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from lreid.utils.identities import UNKNOWN
 
 SPLITS = ("train", "query", "gallery")
 CameraPolicy = Literal["apart", "same"]  # see cameras_of_test
+T = TypeVar("T")
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    """Group items by a key; the items of a group, and the groups by their first item, keep their order."""
+    groups: dict[Any, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def cameras_of_test(policy: CameraPolicy) -> dict[str, int]:

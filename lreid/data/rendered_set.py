@@ -31,14 +31,12 @@ def read_rendered(address: str) -> bytes:
     """Return the bytes of the JPEG image with an address of the form ``rendered:…``.
 
     Raises:
-        InputError: no image has this address, or the archive is missing or damaged.
+        InputError: no image has this address.
     """
     try:
         return _archive().read(IMAGES + address.removeprefix(PREFIX))
     except KeyError:
         raise InputError(f"{address}: no such image in {ARCHIVE.name}; it holds {', '.join(domains())}") from None
-    except zipfile.BadZipFile as error:
-        raise _damaged(error) from None
 
 
 def domains() -> list[str]:
@@ -50,7 +48,7 @@ def load_rendered(domain: str) -> DataSet:
     """Load the data set of a domain; :func:`domains` lists all domains.
 
     Raises:
-        InputError: no domain has this name, or the archive is missing or damaged.
+        InputError: no domain has this name.
     """
     names = domains()
     if domain not in names:
@@ -73,19 +71,12 @@ def load_rendered(domain: str) -> DataSet:
 
 @cache
 def _archive() -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(BytesIO(ARCHIVE.read_bytes()))
-    except (OSError, zipfile.BadZipFile) as error:
-        raise _damaged(error) from None
+    return zipfile.ZipFile(BytesIO(ARCHIVE.read_bytes()))
 
 
 @cache
 def _rows() -> list[dict[str, str]]:
     return list(csv.DictReader(StringIO(_archive().read(INDEX).decode())))
-
-
-def _damaged(error: Exception) -> InputError:
-    return InputError(f"{ARCHIVE}: cannot be read ({error}); install lreid again")
 
 
 SCHEME = Scheme(

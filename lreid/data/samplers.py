@@ -129,7 +129,7 @@ class IdentitySampler(Sampler):
         options: further arguments of :class:`Sampler`.
 
     Raises:
-        ArgumentError: the task has fewer than P identities, or P or K is below 1.
+        ArgumentError: the task has fewer than P identities.
     """
 
     def __init__(
@@ -143,7 +143,6 @@ class IdentitySampler(Sampler):
         **options: Any,
     ) -> None:
         super().__init__(labels, **options)
-        _require_positive(identities=identities, images=images)
         if len(self.images) < identities:
             raise ArgumentError(
                 "identities",
@@ -228,7 +227,6 @@ class CameraSampler(IdentitySampler):
         **options: Any,
     ) -> None:
         super().__init__(labels, **options)
-        _require_positive(neighbours=neighbours)
         if self.identities % neighbours:
             raise ArgumentError(
                 "neighbours", f"is {neighbours}; it must divide the identities of a batch, {self.identities}"
@@ -286,13 +284,12 @@ class EpisodeSampler(IdentitySampler):
         options: further arguments of :class:`IdentitySampler`.
 
     Raises:
-        ArgumentError: the task has fewer than N identities, or a number is below 1.
+        ArgumentError: the task has fewer than N identities.
     """
 
     def __init__(
         self, labels: Sequence[int] | np.ndarray, *, identities: int, num_support: int, num_query: int, **options: Any
     ) -> None:
-        _require_positive(num_support=num_support, num_query=num_query)
         super().__init__(labels, identities=identities, images=num_support + num_query, **options)
         self.num_support, self.num_query = num_support, num_query
 
@@ -328,13 +325,9 @@ class StreamSampler(Sampler):
             differ by at most one image.
         correlation: maximum number of consecutive images of one identity.
         options: further arguments of :class:`Sampler`.
-
-    Raises:
-        ArgumentError: ``segment`` is below 1, or ``correlation`` is below 1.
     """
 
     def __init__(self, labels: Sequence[int] | np.ndarray, *, segment: int, correlation: int, **options: Any) -> None:
-        _require_positive(segment=segment, correlation=correlation)
         super().__init__(labels, **options)
         self.segment, self.correlation = segment, correlation
         self.batches_per_pass = -(-len(labels) // segment)
@@ -411,9 +404,3 @@ def _without_equal_neighbours(order: np.ndarray, labels: np.ndarray) -> np.ndarr
         left[last] -= 1
         taken.append(run)
     return np.array(taken, np.int64)
-
-
-def _require_positive(**arguments: int) -> None:
-    for name, value in arguments.items():
-        if value < 1:
-            raise ArgumentError(name, f"is {value}; must be 1 or more")

@@ -28,15 +28,14 @@ def published(cameras: int | None = None, **splits: tuple[int | None, int | None
 
 
 class NotThere(InputError):
-    """Error: the data set was not found in any of its possible folders.
+    """Error: the data set was not found in any of its possible folders."""
 
-    Attributes:
-        places: possible folders of the data set, preferred ones first.
-    """
 
-    def __init__(self, message: str, places: Sequence[Path]) -> None:
-        super().__init__(message)
-        self.places = tuple(places)
+def require_images(data_set: DataSet, split: str, source: Path) -> None:
+    """Raise InputError if a split of a data set is empty; ``source`` is its folder or file, for the message."""
+    if not getattr(data_set, split):
+        content = f"; {describe_folder(source)}" if source.is_dir() else ""
+        raise InputError(f"{source}: no images for the {split} split of {data_set.name}{content}; add some")
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Spec:
         name: name of the data set, as in ``BENCHMARK.TRAIN``.
         read: function that reads the data set from its folder. If the data set has several splits, this function also
             receives ``split`` (from 0) and the ``seed`` of random splits. If file names contain no cameras, it also
-            receives ``cameras``. The function raises InputError if a file name or list is faulty, or a split is empty.
+            receives ``cameras``. The function raises InputError if a file name or list is faulty.
         title: name of the data set in texts.
         source: address of the authors' page.
         on_request: whether the authors give the data set only on request.
@@ -108,7 +107,8 @@ class Spec:
         cameras: whether file names contain cameras.
         renumbered: whether test identities are numbered from 0 again, so that a number means different people in the
             training list and in the test lists.
-        published: published counts of identities, images and cameras.
+        published: published counts of identities, images and cameras. With published counts, every split must have
+            images unless its count is 0.
         remark: remark for the table of all data sets.
     """
 
@@ -139,12 +139,17 @@ class Spec:
         Raises:
             NotThere: the data set has no folder in ``root``.
             InputError: the folder lacks a file or folder or has a different layout, a file name is unexpected, or a
-                split is empty.
+                split is empty, although its published count is not 0.
         """
         options: dict[str, Any] = {"split": split, "seed": seed} if self.splits > 1 else {}
         if not self.cameras:
             options["cameras"] = cameras
-        return self.read(self.home(Path(root)), **options)
+        home = self.home(Path(root))
+        data_set = self.read(home, **options)
+        for split in SPLITS:
+            if self.published and any(self.published.get(f"{split} {kind}", 1) for kind in KINDS):
+                require_images(data_set, split, home)
+        return data_set
 
     def home(self, root: Path) -> Path:
         """Return the first folder of the data set that contains everything that the layout requires.
@@ -168,8 +173,7 @@ class Spec:
             raise NotThere(
                 f"{self.title}: no folder {' or '.join(map(str, places))}; "
                 f"download the data set {authors}and unpack it "
-                f"there{f' (it contains {holds})' * bool(holds)}; {describe_folder(root)}",
-                places,
+                f"there{f' (it contains {holds})' * bool(holds)}; {describe_folder(root)}"
             )
         home, missing = next(iter(lacking.items()))
         if self.conversion and set(missing) & set(self.conversion.makes):

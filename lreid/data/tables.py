@@ -5,16 +5,17 @@ import difflib
 import logging
 import os
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from lreid.data.datasets import Scheme, Sources
-from lreid.data.layout import require_splits
 from lreid.data.listing import Listed, data_set_of, own_test
-from lreid.data.records import SPLITS, CameraPolicy, DataSet, QueryGallery
+from lreid.data.records import SPLITS, CameraPolicy, DataSet, QueryGallery, grouped
+from lreid.data.spec import require_images
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
 from lreid.utils.identities import WRITTEN_MISSING, is_junk, warn_of_spellings
-from lreid.utils.reading import raise_if_unreadable, require_regular
+from lreid.utils.reading import naming_damage, require_regular
 
 logger = logging.getLogger("lreid")
 
@@ -60,9 +61,7 @@ def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = Non
         InputError: the file cannot be read, lacks a column or has a faulty line (the message gives its number), or a
             domain has only one of query and gallery.
     """
-    domains: dict[str, list[Listed]] = {}
-    for image in read_table(file, root=root):
-        domains.setdefault(image.domain, []).append(image)
+    domains = grouped(read_table(file, root=root), attrgetter("domain"))
     return [_data_set(file, domain, sorted(images), cameras) for domain, images in domains.items()]
 
 
@@ -83,8 +82,10 @@ def _data_set(file: Path, domain: str, images: Sequence[Listed], cameras: Camera
     data_set = data_set_of(domain, images, cameras, has_cameras=labelled is not None)
     for name, labels in (("pid", data_set.names.identities), ("camid", data_set.names.cameras)):
         warn_of_spellings(labels.values(), f"{file}: {name}")
-    tested = data_set.query or data_set.gallery
-    return require_splits(data_set, dict.fromkeys(("query", "gallery"), file) if tested else {})
+    if data_set.query or data_set.gallery:
+        for split in ("query", "gallery"):
+            require_images(data_set, split, file)
+    return data_set
 
 
 def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
@@ -93,18 +94,17 @@ def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
     Raises:
         InputError: the file cannot be read or is faulty, or a domain has no query or no gallery image.
     """
-    splits: dict[str, dict[str, list[Listed]]] = {"query": {}, "gallery": {}}
-    for image in read_table(file, root=root):
-        if image.split in splits:
-            splits[image.split].setdefault(image.domain, []).append(image)
-    queries, galleries = splits.values()
-    for split, images in splits.items():
-        if not images:
-            raise InputError(f"{file}: has no image of the split {split}; add some")
-    if lacking := sorted(queries.keys() ^ galleries.keys()):
-        split = "gallery" if lacking[0] in queries else "query"
-        raise InputError(f"{file}: domain {lacking[0]} has no image of the split {split}; add some")
-    return [own_test(domain, queries[domain], galleries[domain]) for domain in queries]
+    domains = grouped((image for image in read_table(file, root=root) if image.split != "train"), attrgetter("domain"))
+    if not domains:
+        raise InputError(f"{file}: has no image of the split query; add some")
+    tests = []
+    for domain, images in domains.items():
+        splits = {split: [image for image in images if image.split == split] for split in ("query", "gallery")}
+        for split, chosen in splits.items():
+            if not chosen:
+                raise InputError(f"{file}: domain {domain} has no image of the split {split}; add some")
+        tests.append(own_test(domain, **splits))
+    return tests
 
 
 def read_table(file: Path, *, splits: bool = True, named: bool = True, root: Path | None = None) -> list[Listed]:
@@ -154,29 +154,21 @@ def read_table(file: Path, *, splits: bool = True, named: bool = True, root: Pat
 
 def _lines(file: Path) -> list[tuple[int, list[str]]]:
     """Read the line number and the values of each line that is not empty."""
-    try:
-        with open(file, encoding="utf-8-sig", newline="") as stream:
-            header = stream.readline()
-            lines = csv.reader(stream, delimiter=max(DELIMITERS, key=header.count))  # a comma if it has none of them
-            stream.seek(0)
-            return [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
-    except (OSError, ValueError, csv.Error) as error:  # ValueError: not UTF-8, or a NUL in the path
-        raise_if_unreadable(error, file, "CSV file")
-        raise InputError(
-            f"{file}: cannot be read as CSV in UTF-8 ({error}); save it as CSV in UTF-8, or name a folder of images"
-        ) from None
+    advice = "save it as CSV in UTF-8, or name a folder of images"
+    damage = naming_damage(file, "cannot be read as CSV in UTF-8", advice, "CSV file")
+    with damage, open(file, encoding="utf-8-sig", newline="") as stream:
+        header = stream.readline()
+        lines = csv.reader(stream, delimiter=max(DELIMITERS, key=header.count))  # a comma if it has none of them
+        stream.seek(0)
+        return [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
 
 
 def _parquet(file: Path) -> list[tuple[int, list[str]]]:
     """Read a Parquet table that pandas wrote; a row's line number is the one that it would have in a CSV file."""
     parquet = Extra("pyarrow.parquet", "parquet").load()
-    try:
+    with naming_damage(file, "cannot be read as Parquet", "write the table again, or write CSV"):
         table = parquet.read_table(file)
         columns = [column.to_pylist() for column in table.columns]
-    except Exception as error:  # pyarrow raises its own errors
-        raise_if_unreadable(error, file)
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{file}: cannot be read as Parquet ({reason}); write the table again, or write CSV") from None
     rows = [["" if value is None else str(value).strip() for value in row] for row in zip(*columns, strict=True)]
     return list(enumerate([list(table.column_names), *rows], 1))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lreid.errors import InputError
-from lreid.utils.reading import read_json, read_text
+from lreid.utils.reading import naming_damage, read_json, read_text
 
 logger = logging.getLogger("lreid")
 
@@ -92,15 +92,12 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
 
 def _rows(file: Path) -> Iterator[tuple[int, list[float]]]:
     """Yield the number (from 1) and the values of each line that is not empty, or of each box of a JSON file."""
-    try:
-        if file.suffix == ".json":
-            yield from _json_rows(file, read_json(file))
-            return
-        lines = read_text(file).splitlines()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{file}: cannot be read as tracks ({reason}); name a tracker's text file") from None
-    for number, line in enumerate(lines, start=1):
+    with naming_damage(file, "cannot be read as tracks", "name a tracker's text file"):
+        content = read_json(file) if file.suffix == ".json" else read_text(file).splitlines()
+    if file.suffix == ".json":
+        yield from _json_rows(file, content)
+        return
+    for number, line in enumerate(content, start=1):
         if line.strip():
             yield number, _values(f"{file}:{number}", line)
 
@@ -120,28 +117,23 @@ def _json_rows(file: Path, content: Any) -> Iterator[tuple[int, list[float]]]:
         for frame, row in ([(place, row) for row in each] if isinstance(each, list) else [(None, each)])
     ]
     for number, (frame, row) in enumerate(rows, start=1):
-        if not isinstance(row, dict):
+        try:
+            corners = row.get("box", row)
+            left, top, right, bottom = (float(_first(corners, names)) for names in CORNERS)
+            first, track = float(_first(row, FRAMES) if frame is None else frame), _first(row, TRACK_KEYS)
+            label = next((row[name] for name in ("class_id", "class") if isinstance(row.get(name), int)), 0)
+            if track not in (None, "", -1):  # otherwise a detection that the tracker has not confirmed
+                yield number, [first + 1, float(track), left, top, right - left, bottom - top, 1, label]
+        except (AttributeError, TypeError, ValueError):
             raise InputError(
-                f"{file}: row {number} is {str(row)[:60]!r}; expected a box with its corners and its track"
-            )
-        corners = row | row["box"] if isinstance(row.get("box"), dict) else row
-        left, top, right, bottom = (_number(file, number, corners, names) for names in CORNERS)
-        first = _number(file, number, row, FRAMES) if frame is None else frame
-        if all(row.get(name) in (None, "", -1) for name in TRACK_KEYS):
-            continue  # a detection that the tracker has not confirmed
-        track = _number(file, number, row, TRACK_KEYS)
-        label = next((row[name] for name in ("class_id", "class") if isinstance(row.get(name), int)), 0)
-        yield number, [first + 1, track, left, top, right - left, bottom - top, 1, label]
+                f"{file}: row {number} is {str(row)[:60]!r}; expected a box with the numbers of its corners, frame and "
+                "track"
+            ) from None
 
 
-def _number(file: Path, number: int, row: dict[str, Any], names: tuple[str, ...]) -> float:
-    """Return the number in a row under the first of the keys ``names`` that the row has."""
-    value = next((row[name] for name in names if name in row), None)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST:
-        raise InputError(
-            f"{file}: row {number} has no {' or '.join(names)} that is a number below 2^53; write it for every box"
-        )
-    return value
+def _first(row: dict[str, Any], names: Sequence[str]) -> Any:
+    """Return the value under the first of the keys ``names`` that a row has, or None."""
+    return next((row[name] for name in names if name in row), None)
 
 
 def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int], *, empty: bool) -> None:
@@ -165,13 +157,15 @@ def _values(where: str, line: str) -> list[float]:
         values = [float(value) for value in line.replace(",", " ").split()]
     except ValueError:
         values = []
-    if len(values) < 6 or not all(map(math.isfinite, values)):
+    if len(values) < 6:
         raise InputError(f"{where}: expected frame,track,left,top,width,height; found {line[:60]!r}")
     return values
 
 
 def _box(where: str, number: int, values: Sequence[float]) -> Box:
     """Check the values of a line and return its box."""
+    if not all(map(math.isfinite, values)):
+        raise InputError(f"{where}: expected frame,track,left,top,width,height; found {values}")
     frame, track, left, top, width, height = values[:6]
     if frame < 1 or frame != int(frame) or track != int(track) or max(frame, track) >= LARGEST:
         raise InputError(

@@ -6,9 +6,10 @@ import io
 import logging
 import math
 import shutil
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +18,12 @@ from PIL import Image
 
 from lreid.data.custom import LIST, cameras_of, splits_of
 from lreid.data.listing import Listed, describe_folder
+from lreid.data.records import grouped
 from lreid.data.tracker_boxes import LARGEST, TRUTH, Box, read_tracks
 from lreid.data.videos import FASTEST, SLOWEST, Tracked, open_video, shown
 from lreid.errors import InputError, counted
 from lreid.utils.files import folder_at_once, list_folder, write_file, write_text
-from lreid.utils.reading import escaped, read_text
+from lreid.utils.reading import escaped, naming_damage
 
 logger = logging.getLogger("lreid")
 
@@ -112,33 +114,29 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
         raise InputError(
             f"{counted(len(sources), 'video')} and {len(tracks)} --tracks; pass one file of tracks per video, in order"
         )
-    sequences = []
-    for place, source in enumerate(sources):
+    for source in sources:
         if not source.exists():
             raise InputError(f"{source}: no such video or folder; check the path")
-        if tracks:
-            folder = source.is_dir()
-            inside = _frames_in(source) if folder else source
-            name, rate = (source.resolve().name, _rate_in(source)) if folder else (source.stem, None)
-            sequences.append(Tracked(escaped(name), inside or source, tracks[place], rate))
-            continue
+    sequences = [_sequence(*pair) for pair in zip(sources, tracks, strict=False)]
+    for source in () if tracks else sources:
         folders = [source, *(each for each in list_folder(source) if each.is_dir())] if source.is_dir() else []
-        inside_folders = [
-            (each, frames, each / file)
-            for each in folders
-            if (frames := _frames_in(each))
-            and (file := next((name for name in LISTS if (each / name).is_file()), None))
-        ]
-        if not inside_folders:
+        lists = [next((each / name for name in LISTS if (each / name).is_file()), None) for each in folders]
+        found = [_sequence(each, file) for each, file in zip(folders, lists, strict=True) if file and _frames_in(each)]
+        if not found:
             content = f" ({describe_folder(source)})" if source.is_dir() else ""
             raise InputError(f"{source}: no tracks next to its frames{content}; pass a tracker's file as --tracks")
-        sequences += [
-            Tracked(escaped(each.resolve().name), frames, file, _rate_in(each)) for each, frames, file in inside_folders
-        ]
+        sequences += found
     twice = [name for name, count in Counter(each.name for each in sequences).items() if count > 1]
     if twice:
         raise InputError(f"two videos are called {twice[0]}; rename one, because cameras are named after them")
     return sequences
+
+
+def _sequence(source: Path, tracks: Path) -> Tracked:
+    """Pair a video, or a folder with its frames, with its file of tracks."""
+    if not source.is_dir():
+        return Tracked(escaped(source.stem), source, tracks)
+    return Tracked(escaped(source.resolve().name), _frames_in(source) or source, tracks, _rate_in(source))
 
 
 def _frames_in(folder: Path) -> Path | None:
@@ -150,34 +148,17 @@ def _frames_in(folder: Path) -> Path | None:
 
 def _rate_in(folder: Path) -> float | None:
     """Read the frames per second from MOT Challenge's ``seqinfo.ini``; None if the file or the rate is missing."""
-    file = folder / "seqinfo.ini"
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read_string(read_text(file) if file.exists() else "")
+    file, parser = folder / "seqinfo.ini", configparser.ConfigParser(interpolation=None)
+    with naming_damage(file, "cannot be read", "correct it, or remove it"):
+        parser.read(file, encoding="utf-8-sig")  # a missing file is empty
         rate = parser.getfloat("Sequence", "frameRate", fallback=None)
-    except (configparser.Error, ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{file}: cannot be read ({reason}); correct it, or remove it") from None
-    if rate is not None and not SLOWEST <= rate <= FASTEST:
-        raise InputError(f"{file}: frameRate is {rate:g}; must be {SLOWEST:g} to {FASTEST:g} frames per second")
+        if rate is not None and not SLOWEST <= rate <= FASTEST:
+            raise ValueError(f"frameRate is {rate:g}; must be {SLOWEST:g} to {FASTEST:g} frames per second")
     return rate
 
 
 def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[Listed]:
-    """Write the images of a video and return all images of :func:`_cut`."""
-    images = list(_cut(sequence, choice, folder))
-    if not images:
-        raise InputError(
-            f"{sequence.tracks}: no box in the frames is at least {choice.height} pixels high with a sharpness of at "
-            f"least {choice.sharpness:g}; lower --min-height or --min-sharpness"
-        )
-    tracks = counted(len({image.identity for image in images}), "track")
-    logger.info("%s: %s of %s", sequence.name, counted(len(images), "image"), tracks)
-    return images
-
-
-def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[Listed]:
-    """Write a video's images one by one; yield each with its relative path, and its time in seconds."""
+    """Write the images of a video; return them with their relative paths, and their times in seconds."""
     boxes = read_tracks(sequence.tracks, choice.classes)
     rate, frames = open_video(sequence)
     best = BestCrops(boxes, choice, rate)
@@ -186,16 +167,25 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[Listed]:
         sharp = sharpness(pixels) if box.height >= choice.height else -math.inf
         return sharp if sharp >= choice.sharpness else None
 
+    images = []
     for track, each in best.cut(frames, quality):
         path = Path("images", sequence.name, str(track), f"{each.frame:06d}.jpg")
         each.write(folder / path)
-        yield Listed(path.as_posix(), str(track), sequence.name, str(int((each.frame - 1) / rate)))
+        images.append(Listed(path.as_posix(), str(track), sequence.name, str(int((each.frame - 1) / rate))))
     if best.frames_read == 0:
         raise InputError(f"{sequence.frames}: no frame can be read; convert the video, for instance with ffmpeg")
     best.require_boxes_in_video(sequence)
     if best.outside:
         message = "%s: %d boxes left out, because less than half of each is in the frame"
         logger.info(message, sequence.tracks, best.outside)
+    if not images:
+        raise InputError(
+            f"{sequence.tracks}: no box in the frames is at least {choice.height} pixels high with a sharpness of at "
+            f"least {choice.sharpness:g}; lower --min-height or --min-sharpness"
+        )
+    tracks = counted(len({image.identity for image in images}), "track")
+    logger.info("%s: %s of %s", sequence.name, counted(len(images), "image"), tracks)
+    return images
 
 
 class Crop(NamedTuple):
@@ -228,11 +218,7 @@ class BestCrops:
 
     def __init__(self, boxes: Sequence[Box], choice: Choice, rate: float) -> None:
         self.boxes = boxes
-        self.by_frame: dict[int, list[Box]] = defaultdict(list)
-        self.by_track: dict[int, list[Box]] = defaultdict(list)
-        for box in boxes:
-            self.by_frame[box.frame].append(box)
-            self.by_track[box.track].append(box)
+        self.by_frame, self.by_track = (grouped(boxes, attrgetter(name)) for name in ("frame", "track"))
         self.shortest = max(round(min(choice.every * rate, LARGEST)), 1)  # frames per interval
         self.most = choice.most
         self.frames_read = self.outside = 0

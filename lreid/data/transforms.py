@@ -14,7 +14,7 @@ from torch import Tensor
 from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.utils.devices import to_device
 from lreid.utils.extras import Extra
-from lreid.utils.reading import parse_yaml, read_text
+from lreid.utils.reading import parse_yaml, raise_if_unreadable, read_text
 
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # no network access on import
 albumentations = Extra("albumentations", "albumentations")
@@ -271,12 +271,8 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
             warnings.simplefilter("error", UserWarning)  # albumentations only warns about unknown arguments
             pipeline = library.from_dict(content)
         return list(pipeline.transforms) if type(pipeline) is library.Compose and pipeline.p >= 1 else [pipeline]
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read as a pipeline ({error.strerror}); check the path") from None
     except Exception as error:  # albumentations builds without checks, so any kind of exception may occur
-        raise_if_out_of_memory(error, path)
+        raise_if_unreadable(error, path, "pipeline")
         kind = "unknown or missing name" if isinstance(error, KeyError) else type(error).__name__
         reason = f"{kind}: {' '.join(str(error).split())}"
         if version and version != library.__version__:

@@ -4,6 +4,8 @@ import json
 import os
 import re
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,21 @@ def raise_if_unreadable(error: Exception, path: str | Path, kind: str = "file", 
     if isinstance(error, PermissionError):
         raise InputError(f"{path}: cannot be read ({error.strerror}); correct its permissions") from None
     raise_if_out_of_memory(error, path)
+
+
+@contextmanager
+def naming_damage(path: str | Path, fault: str, advice: str, kind: str = "file") -> Iterator[None]:
+    """Within a context, report every error of a reader in one line: ``PATH: FAULT (reason); ADVICE``.
+
+    Damaged files raise exceptions of many kinds. Other reasons than damage are reported by
+    :func:`raise_if_unreadable`, which also explains ``kind``.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise_if_unreadable(error, path, kind)
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: {fault} ({reason}); {advice}") from None
 
 
 def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import pytest
 import lreid.classification  # noqa: F401, registers the scheme rotated:
 from lreid.build import benchmark_of
 from lreid.config import check_values, load_config
-from lreid.data import rendered_set
 from lreid.data.datasets import Sources, load_datasets
 from lreid.data.fingerprint import content_fingerprint
 from lreid.data.images import Images, read_image, require_files
@@ -71,32 +69,6 @@ def test_unknown_domain_names_the_nearest() -> None:
         load_rendered("hal-1")
     with pytest.raises(InputError, match="^rendered:hall-1/test/x.jpg: no such image in rendered.zip"):
         read_image("rendered:hall-1/test/x.jpg")
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the archive is looked for."""
-    file = tmp_path / "rendered.zip"
-    monkeypatch.setattr(rendered_set, "ARCHIVE", file)
-    for cached in (rendered_set._archive, rendered_set._rows):
-        monkeypatch.setattr(rendered_set, cached.__name__, cached.__wrapped__)
-    return file
-
-
-def test_a_damaged_archive_raises_an_error(elsewhere: Path) -> None:
-    with pytest.raises(InputError, match="rendered.zip: cannot be read .*; install lreid again"):
-        load_rendered("hall-1")
-    elsewhere.write_bytes(b"half of it")
-    with pytest.raises(InputError, match="rendered.zip: cannot be read .*; install lreid again"):
-        load_rendered("hall-1")
-    content = bytearray(ARCHIVE.read_bytes())
-    elsewhere.write_bytes(content)
-    path = load_rendered("hall-1").query[0].path
-    at = content.index(read_rendered(path))
-    content[at + 100] ^= 255
-    elsewhere.write_bytes(content)
-    with pytest.raises(InputError, match="rendered.zip: cannot be read .*CRC.*; install lreid again"):
-        read_image(path)
 
 
 @pytest.mark.parametrize(("name", "tasks", "people"), [("rendered-domains", 4, 80), ("rendered-10", 10, 32)])

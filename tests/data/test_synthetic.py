@@ -126,8 +126,6 @@ def test_all_three_groups_come_from_the_whole_season_and_never_share_anybody() -
     ("change", "message"),
     [
         ({"domain": "plazza"}, "plaza"),
-        ({"images_per_identity": 2}, "images_per_identity"),
-        ({"train_identities": -1}, "train_identities"),
         ({"distractors": SEASON}, "distractors"),
     ],
 )

@@ -222,7 +222,7 @@ def test_a_pipeline_of_another_version_names_both_versions(tmp_path: Path) -> No
 
 
 def test_a_missing_pipeline_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="none.yaml: cannot be read as a pipeline"):
+    with pytest.raises(InputError, match="none.yaml: no such pipeline"):
         load_pipeline(tmp_path / "none.yaml")
 
 

@@ -184,7 +184,7 @@ def test_missing_image_of_a_later_task_is_refused_before_training(people: Path, 
         ({"TRAIN__EPOCHS": -1}, "TRAIN.EPOCHS is -1"),
         ({"BENCHMARK__TASKS_PER_DATASET": 99}, "BENCHMARK.TASKS_PER_DATASET is 99; must be from 1 to "),
         ({"BENCHMARK__TRAIN": ["synthetic:plaza", "synthetic:plaza"]}, "BENCHMARK.TRAIN has two data sets called"),
-        ({"SYNTHETIC__DISTRACTORS": 99999}, "SYNTHETIC.DISTRACTORS of synthetic:plaza is 99999; must be from 0 to "),
+        ({"SYNTHETIC__DISTRACTORS": 99999}, "SYNTHETIC.DISTRACTORS of synthetic:plaza is 99999; must be 10000 or less"),
         (
             {"METHOD__NAME": "bot_ft", "BATCH__NEIGHBOURS": 2},
             "BATCH.NEIGHBOURS is 2, but batches ignore cameras; set BATCH.OTHER_CAMERAS True",

@@ -31,7 +31,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from lreid.data.images import write_image
-from lreid.data.layout import read_folder, require_splits
+from lreid.data.layout import read_folder
 from lreid.data.matlab import MatlabFile
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import Conversion, Counts, Layout, Spec, published
@@ -64,7 +64,7 @@ def read(home: Path, *, boxes: Boxes) -> DataSet:
         split: tuple(sorted(_record(folder, names[i], pids[i], config) for i in chosen))
         for split, chosen in positions.items()
     }
-    return require_splits(DataSet(f"cuhk03_{boxes}", **splits), config)
+    return DataSet(f"cuhk03_{boxes}", **splits)
 
 
 def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: int = 0, seed: int = 0) -> DataSet:
@@ -92,8 +92,7 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
     test = tuple(record for record in records if record.pid in tested)
     train = tuple(record for record in records if record.pid not in tested)
     name = f"cuhk03_classic_{boxes}" + ("_single_shot" if single_shot else "")
-    data_set = DataSet(name, train, test, test, single_shot=single_shot)
-    return require_splits(data_set, folder)
+    return DataSet(name, train, test, test, single_shot=single_shot)
 
 
 def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]]:

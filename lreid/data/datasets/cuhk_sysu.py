@@ -31,18 +31,18 @@ from PIL import Image
 from tqdm import tqdm
 
 from lreid.data.images import FORMATS, write_image
-from lreid.data.layout import read_folder, require_splits
+from lreid.data.layout import read_folder
 from lreid.data.matlab import read_matlab
-from lreid.data.records import CameraPolicy, DataSet, cameras_of_test
+from lreid.data.records import SPLITS, CameraPolicy, DataSet, cameras_of_test
 from lreid.data.spec import Conversion, Layout, Spec, published
-from lreid.errors import InputError, raise_if_out_of_memory
+from lreid.errors import InputError
 from lreid.utils.files import folder_at_once
+from lreid.utils.reading import naming_damage
 
 CROPS = "cuhksysu4reid"
 HOMES = ("cuhk-sysu/CUHK-SYSU", "cuhk-sysu", "CUHK-SYSU", "cuhk_sysu")  # of the release
 ANNOTATION = "annotation/test/train_test"
 SCENES = "Image/SSM"
-FOLDERS = ("train", "query", "gallery")
 EXAMPLE = "00001_s00012_0000003_0.jpg"  # person 1, scene 12, number of the crop, whether it is a hard one
 PATTERN = r"(?P<pid>\d+)_s\d+_\d+_\d"
 
@@ -59,12 +59,11 @@ def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") ->
         cameras: rule for the camera numbers of queries and gallery, see :func:`lreid.data.records.cameras_of_test`.
     """
     camid = cameras_of_test(cameras)
-    splits = {split: read_folder(home / split, PATTERN, EXAMPLE, camid=camid[split]) for split in FOLDERS}
+    splits = {split: read_folder(home / split, PATTERN, EXAMPLE, camid=camid[split]) for split in SPLITS}
     images = Counter(record.pid for record in splits["train"])
     splits["train"] = [record for record in splits["train"] if images[record.pid] >= min_images]
     records: dict[str, Any] = {split: tuple(records) for split, records in splits.items()}
-    data_set = DataSet("cuhk_sysu", **records, has_cameras=False)
-    return require_splits(data_set, {split: home / split for split in FOLDERS})
+    return DataSet("cuhk_sysu", **records, has_cameras=False)
 
 
 class Crop(NamedTuple):
@@ -84,7 +83,7 @@ def convert(home: Path) -> None:
     hard.
 
     Raises:
-        InputError: an annotation or scene is damaged, a scene is missing, or a box is outside its scene.
+        InputError: an annotation or scene is damaged, or a scene is missing.
     """
     with folder_at_once(home / CROPS, resume=True) as folder:
         if folder is not None:
@@ -101,11 +100,11 @@ def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
             name, _, scenes = person.values()  # by position, as AKA's code does
             for scene in _listed(scenes):
                 train.append((name, dict(zip(("imname", "idlocate", "ishard"), scene.values(), strict=True))))
-        crops = {"train": _numbered(train)}
+        crops = {"train": _crops(train)}
         file = folder / "TestG50.mat"
         tests = _listed(read_matlab(file)["TestG50"])
-        crops["query"] = _numbered((test["Query"]["idname"], test["Query"]) for test in tests)
-        crops["gallery"] = _numbered(
+        crops["query"] = _crops((test["Query"]["idname"], test["Query"]) for test in tests)
+        crops["gallery"] = _crops(
             (test["Query"]["idname"], appearance)
             for test in tests
             for appearance in _listed(test["Gallery"])
@@ -116,18 +115,14 @@ def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
         raise InputError(f"{file}: is not the annotation of CUHK-SYSU ({error!r}); download it again") from None
 
 
-def _numbered(boxes: Iterable[tuple[str, dict[str, Any]]]) -> list[Crop]:
-    return [_crop(name, box, number) for number, (name, box) in enumerate(boxes)]
-
-
-def _crop(name: str, box: dict[str, Any], number: int) -> Crop:
-    left, top, width, height = (int(value) for value in np.ravel(box["idlocate"]))
-    scene = str(box["imname"])
-    if Path(scene).name != scene:
-        raise ValueError(f"scene {scene!r} is not a file name")
-    hard = int(np.ravel(box["ishard"])[0])
-    file = f"{int(name.removeprefix('p')):05d}_{Path(scene).stem}_{number:07d}_{hard}.jpg"
-    return Crop(scene, (left, top, left + width, top + height), file)
+def _crops(boxes: Iterable[tuple[str, dict[str, Any]]]) -> list[Crop]:
+    crops = []
+    for number, (name, box) in enumerate(boxes):
+        left, top, width, height = (int(value) for value in np.ravel(box["idlocate"]))
+        scene, hard = str(box["imname"]), int(np.ravel(box["ishard"])[0])
+        file = f"{int(name.removeprefix('p')):05d}_{Path(scene).stem}_{number:07d}_{hard}.jpg"
+        crops.append(Crop(scene, (left, top, left + width, top + height), file))
+    return crops
 
 
 def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
@@ -135,19 +130,10 @@ def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
     missing = [crop for crop in crops if not (folder / crop.file).exists()]
     with tqdm(total=len(crops), initial=len(crops) - len(missing), desc=folder.name, disable=None) as progress:
         for scene, in_scene in groupby(sorted(missing), key=lambda crop: crop.scene):
-            try:
-                with Image.open(scenes / scene, formats=FORMATS) as image:
-                    image = image.convert("RGB")
-            except Exception as error:  # PIL's decoders raise many kinds of exceptions for damaged files
-                raise_if_out_of_memory(error, scenes / scene)
-                raise InputError(f"{scenes / scene}: cannot be read ({error}); unpack the archive again") from None
+            damage = naming_damage(scenes / scene, "cannot be read", "unpack the archive again", "scene")
+            with damage, Image.open(scenes / scene, formats=FORMATS) as opened:
+                image = opened.convert("RGB")
             for crop in in_scene:
-                left, top, right, bottom = crop.box
-                if min(right, image.width) <= max(left, 0) or min(bottom, image.height) <= max(top, 0):
-                    raise InputError(
-                        f"{scenes / scene}: the annotated box {crop.box} shows nothing of this image of "
-                        f"{image.width} x {image.height} pixels; unpack the archive again"
-                    )
                 write_image(folder / crop.file, image.crop(crop.box), "JPEG")
                 progress.update()
 
@@ -164,7 +150,7 @@ _ALL = Spec(
     source="https://www.ee.cuhk.edu.hk/~xgwang/PS/dataset.html",
     on_request=True,
     licence="research only",
-    layout=Layout((*(f"{home}/{CROPS}" for home in HOMES), CROPS), FOLDERS),
+    layout=Layout((*(f"{home}/{CROPS}" for home in HOMES), CROPS), SPLITS),
     folder="cuhk-sysu",
     conversion=Conversion(
         convert, Layout(HOMES, (SCENES,), (f"{ANNOTATION}/Train.mat", f"{ANNOTATION}/TestG50.mat")), ()

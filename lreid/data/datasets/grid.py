@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lreid.data.layout import read_folder, require_splits, split_by_identity
+from lreid.data.layout import read_folder, split_by_identity
 from lreid.data.matlab import read_matlab
 from lreid.data.records import DataSet
 from lreid.data.spec import Layout, Spec, published
@@ -29,8 +29,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """
     probe, gallery = (read_folder(home / folder, PATTERN, EXAMPLE) for folder in ("probe", "gallery"))
     trained = _trained(home / PARTITIONS, split)
-    data_set = split_by_identity("grid", trained, probe + gallery, probe, gallery)
-    return require_splits(data_set, {"train": home, "query": home / "probe", "gallery": home / "gallery"})
+    return split_by_identity("grid", trained, probe + gallery, probe, gallery)
 
 
 def _trained(file: Path, split: int) -> set[int]:

@@ -6,12 +6,13 @@ The images come from the i-LIDS data set of the UK Home Office. The release does
 the images of each person and uses this number as the camera.
 """
 
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
-from lreid.data.layout import random_half, read_folder, require_splits
-from lreid.data.records import DataSet, Record
+from lreid.data.layout import random_half, read_folder
+from lreid.data.records import DataSet, grouped
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
@@ -29,22 +30,18 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """
     records = read_folder(home / "Persons", PATTERN, EXAMPLE)
     trained = random_half((record.pid for record in records), seed=[seed, split])
-    of_person: dict[int, list[Record]] = {}
-    for record in records:
-        if record.pid not in trained:
-            of_person.setdefault(record.pid, []).append(record)
+    of_person = grouped((record for record in records if record.pid not in trained), attrgetter("pid"))
     single = [pid for pid, images in of_person.items() if len(images) < 2]
     if single:
         raise InputError(f"i-LIDS: person {single[0]:04d} has a single image in {home / 'Persons'}; unpack it again")
     rng = np.random.default_rng([seed, split, 1])
     pairs = [[images[i] for i in rng.choice(len(images), 2, replace=False)] for images in of_person.values()]
-    data_set = DataSet(
+    return DataSet(
         "ilids",
         train=tuple(record for record in records if record.pid in trained),
         query=tuple(query for query, _ in pairs),
         gallery=tuple(match for _, match in pairs),
     )
-    return require_splits(data_set, home / "Persons")
 
 
 SPECS = (

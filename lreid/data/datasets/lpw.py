@@ -13,7 +13,7 @@ that replace DukeMTMC use LPW_s2, a version of scene 2 in the layout of Market-1
 
 from pathlib import Path
 
-from lreid.data.layout import read_folders, require_splits
+from lreid.data.layout import read_folders
 from lreid.data.listing import visible_images
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import Layout, Spec, published
@@ -40,8 +40,7 @@ def read(home: Path) -> DataSet:
             camid += 1
             split = "train" if scene != TEST_SCENE else "query" if (scene, view) == QUERY_VIEW else "gallery"
             splits[split] += _read_view(home / f"scen{scene}" / f"view{view}", 10000 * scene, camid)
-    data_set = DataSet("lpw", tuple(splits["train"]), tuple(splits["query"]), tuple(splits["gallery"]))
-    return require_splits(data_set, home)
+    return DataSet("lpw", tuple(splits["train"]), tuple(splits["query"]), tuple(splits["gallery"]))
 
 
 def read_s2(home: Path) -> DataSet:

@@ -19,16 +19,19 @@ may occur in several tasks. The release does not say on which date a person wore
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from lreid.data.layout import require_splits
+import numpy as np
+
+from lreid.data.layout import read_lines
 from lreid.data.listing import describe_folder
 from lreid.data.records import DataSet, Frame
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 from lreid.utils.identities import JUNK
-from lreid.utils.reading import read_text
+from lreid.utils.reading import naming_damage
 
 SPLITS = ("train", "test")
 QUERIES, DATES = "query_IDX.txt", "outfit_dates.txt"
@@ -62,11 +65,8 @@ def read(home: Path) -> DataSet:
         InputError: a line is malformed or contradicts another file, or no frame of a tracklet exists.
     """
     train, test = (_frames(home, split) for split in SPLITS)
-    queries = {query for (query,) in _numbers(home / QUERIES, 1)}
-    last = len(_lines(home / "track_test_info.txt")) - 1
-    if beyond := [query for query in sorted(queries) if not 0 <= query <= last]:
-        raise InputError(f"{home / QUERIES}: has tracklet {beyond[0]}, but the last is {last}; download the file again")
-    data_set = DataSet(
+    queries = {query for (query,) in _rows(home / QUERIES, 1)}
+    return DataSet(
         "mevid",
         tuple(train),
         tuple(frame for frame in test if frame.tracklet in queries),
@@ -74,8 +74,6 @@ def read(home: Path) -> DataSet:
         tracklets=True,
         dates=_dates(home / DATES) if (home / DATES).exists() else {},
     )
-    folders = {"train": home / "bbox_train", "query": home / QUERIES, "gallery": home / "bbox_test"}
-    return require_splits(data_set, folders)
 
 
 def _frames(home: Path, split: str) -> list[Frame]:
@@ -102,64 +100,36 @@ def _frames(home: Path, split: str) -> list[Frame]:
 def _named_tracklets(home: Path, split: str) -> Iterator[tuple[Tracklet, list[str]]]:
     """Yield each tracklet with the names of its images, but without empty tracklets and junk."""
     info, file = home / f"track_{split}_info.txt", home / f"{split}_name.txt"
-    tracklets = [Tracklet(number, *row) for number, row in enumerate(_numbers(info, 5))]
-    end = -1
+    tracklets = [Tracklet(number, *row) for number, row in enumerate(_rows(info, 5))]
+    start = 0  # line number of the next name
     # The file of names has millions of lines, so it is read once, in the order of the tracklets' first images.
     with open(file, encoding="utf-8", errors="replace") as lines:
         for tracklet in sorted(tracklets, key=lambda tracklet: tracklet.first):
             if tracklet.pid == JUNK or tracklet.last < tracklet.first:
                 continue
-            if tracklet.first <= end:
+            skipped = max(tracklet.first - start, 0)  # 0 for images of two tracklets, which lack labels below
+            names = [line.strip() for line in islice(lines, skipped, max(tracklet.last + 1 - start, skipped))]
+            start = tracklet.last + 1
+            labels = [[int(each) for each in match.groups()] for match in map(NAME.fullmatch, names) if match]
+            if labels != [[*tracklet[3:]]] * (tracklet.last + 1 - tracklet.first):
                 raise InputError(
-                    f"{info}:{tracklet.number + 1}: shares images with an earlier line; download the file again"
+                    f"{file}:{tracklet.first + 1}: expected names of images of person {tracklet.pid}, outfit "
+                    f"{tracklet.outfit}, camera {tracklet.camid} (line {tracklet.number + 1} of {info.name}); "
+                    "download both files again"
                 )
-            for _ in range(end + 1, tracklet.first):
-                next(lines, "")
-            names = [next(lines, "").strip() for _ in range(tracklet.first, tracklet.last + 1)]
-            end = tracklet.last
-            for line, name in enumerate(names, start=tracklet.first + 1):
-                match = NAME.fullmatch(name)
-                if match is None or [int(each) for each in match.groups()] != [*tracklet[3:]]:
-                    raise InputError(
-                        f"{file}:{line}: has {name!r}, expected an image of person {tracklet.pid}, outfit "
-                        f"{tracklet.outfit}, camera {tracklet.camid} (line {tracklet.number + 1} of {info.name}); "
-                        "download both files again"
-                    )
             yield tracklet, names
 
 
-def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
-    """Yield the integers of each line; they may have a decimal point if numpy wrote the file."""
-    for number, line in enumerate(_lines(file), start=1):
-        try:
-            values = [float(value) for value in line.split()]
-            if len(values) != columns or not all(value.is_integer() for value in values):
-                raise ValueError
-        except ValueError:
-            raise InputError(
-                f"{file}:{number}: unexpected line {line.strip()!r}; expected {columns} whole numbers; download "
-                "the file again"
-            ) from None
-        yield tuple(map(int, values))
+def _rows(file: Path, columns: int) -> list[list[int]]:
+    """Read the integers of each line, which numpy may have written as floats."""
+    with naming_damage(file, f"has other lines than {columns} whole numbers", "download the file again"):
+        return np.loadtxt(file, usecols=range(columns), ndmin=2).astype(np.int64).tolist()
 
 
 def _dates(file: Path) -> dict[tuple[int, int], str]:
     """Read the date of each outfit; keys are pairs of person and outfit number."""
-    dates: dict[tuple[int, int], str] = {}
-    for number, line in enumerate(_lines(file), start=1):
-        match = re.fullmatch(r"\s*(\d+)\s+(\d+)\s+(\d{4}-\d\d-\d\d)\s*", line)
-        if match is None:
-            raise InputError(
-                f"{file}:{number}: unexpected line {line.strip()!r}; expected a person, an outfit and its date like "
-                "'103 20 2018-03-07'"
-            )
-        if dates.setdefault((int(match[1]), int(match[2])), match[3]) != match[3]:
-            raise InputError(f"{file}:{number}: gives outfit {match[2]} of person {match[1]} a second date; remove one")
-    return dates
-
-
-def _lines(file: Path) -> list[str]:
-    return read_text(file, errors="replace").rstrip().splitlines()
+    lines = read_lines(file, r"(\d+)\s+(\d+)\s+(\d{4}-\d\d-\d\d)", "103 20 2018-03-07")
+    return {(int(line[1]), int(line[2])): line[3] for line in lines}
 
 
 def unpack_frames(archives: Sequence[Path], home: Path, frames: int) -> None:

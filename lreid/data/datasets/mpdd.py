@@ -13,7 +13,7 @@ camera numbers in file names mean.
 from pathlib import Path
 from typing import Any
 
-from lreid.data.layout import read_folder, require_splits
+from lreid.data.layout import read_folder
 from lreid.data.records import SPLITS, DataSet
 from lreid.data.spec import Layout, Spec, published
 
@@ -27,7 +27,7 @@ def read(home: Path) -> DataSet:
         split: tuple(dog._replace(pid=dog.pid + 1) for dog in read_folder(home / split, PATTERN, EXAMPLE))
         for split in SPLITS
     }
-    return require_splits(DataSet("mpdd", **splits), {split: home / split for split in SPLITS})
+    return DataSet("mpdd", **splits)
 
 
 SPECS = (

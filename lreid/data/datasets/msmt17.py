@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from lreid.data.layout import read_lines, require_splits
+from lreid.data.layout import read_lines
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import Layout, Spec, published
 
@@ -42,13 +42,12 @@ def read(home: Path, *, version: Literal["v1", "v2"], with_val: bool = False) ->
     train = _read_list(home / LISTS["train"], home / train_folder)
     if with_val:
         train += _read_list(home / LISTS["val"], home / train_folder)
-    data_set = DataSet(
+    return DataSet(
         f"msmt17_{version}",
         train=tuple(sorted(train)),
         query=tuple(sorted(_read_list(home / LISTS["query"], home / test_folder))),
         gallery=tuple(sorted(_read_list(home / LISTS["gallery"], home / test_folder))),
     )
-    return require_splits(data_set, {split: home / LISTS[split] for split in ("train", "query", "gallery")})
 
 
 def _read_list(file: Path, folder: Path) -> list[Record]:

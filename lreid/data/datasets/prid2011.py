@@ -8,7 +8,7 @@ camera's folder.
 
 from pathlib import Path
 
-from lreid.data.layout import random_half, read_folder, require_splits, split_by_identity
+from lreid.data.layout import random_half, read_folder, split_by_identity
 from lreid.data.records import DataSet
 from lreid.data.spec import Layout, Spec, published
 
@@ -30,7 +30,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     first, second = (read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items())
     shared = [record for record in first if record.pid <= SHARED]
     trained = random_half((record.pid for record in shared), seed=[seed, split])
-    return require_splits(split_by_identity("prid2011", trained, shared + second, shared, second), home)
+    return split_by_identity("prid2011", trained, shared + second, shared, second)
 
 
 SPECS = (

@@ -8,7 +8,7 @@ SenseReID is only for testing. Most people in the gallery do not occur in any qu
 from pathlib import Path
 from typing import Any
 
-from lreid.data.layout import read_folder, require_splits
+from lreid.data.layout import read_folder
 from lreid.data.records import DataSet
 from lreid.data.spec import Layout, Spec, published
 
@@ -22,8 +22,7 @@ def read(home: Path) -> DataSet:
     splits: dict[str, Any] = {
         split: tuple(read_folder(home / folder, PATTERN, EXAMPLE)) for split, folder in FOLDERS.items()
     }
-    data_set = DataSet("sensereid", train=(), **splits)
-    return require_splits(data_set, {split: home / folder for split, folder in FOLDERS.items()})
+    return DataSet("sensereid", train=(), **splits)
 
 
 SPECS = (

@@ -13,13 +13,14 @@ random galleries. To average over ten galleries, list the data set under `BENCHM
 """
 
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from lreid.data.layout import read_lines, require_splits
-from lreid.data.records import CameraPolicy, DataSet, Record, cameras_of_test
+from lreid.data.layout import read_lines
+from lreid.data.records import CameraPolicy, DataSet, Record, cameras_of_test, grouped
 from lreid.data.spec import Layout, Spec, published
 
 Size = Literal["small", "medium", "large"]
@@ -39,19 +40,16 @@ def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: Came
     files = {name: home / file for name, file in _lists(size).items()}
     train, test = (_read_list(file, home / "image") for file in files.values())
     rng = np.random.default_rng([seed, split])
-    of_vehicle: dict[int, list[Record]] = {}
-    for record in test:
-        of_vehicle.setdefault(record.pid, []).append(record)
+    of_vehicle = grouped(test, attrgetter("pid"))
     gallery = {images[rng.integers(len(images))] for _, images in sorted(of_vehicle.items())}
     camid = cameras_of_test(cameras)
-    data_set = DataSet(
+    return DataSet(
         f"vehicleid_{size}",
         train=tuple(train),
         query=tuple(record._replace(camid=camid["query"]) for record in test if record not in gallery),
         gallery=tuple(record._replace(camid=camid["gallery"]) for record in test if record in gallery),
         has_cameras=False,
     )
-    return require_splits(data_set, {"train": files["train"], "query": files["test"], "gallery": files["test"]})
 
 
 def _lists(size: Size) -> dict[str, str]:

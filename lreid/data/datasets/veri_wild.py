@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from lreid.data.layout import read_lines, require_splits
+from lreid.data.layout import read_lines
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
@@ -33,7 +33,7 @@ def read(home: Path, *, size: Size) -> DataSet:
     files = {split: home / name for split, name in _lists(size).items()}
     cameras = _read_cameras(home / CAMERAS)
     splits: dict[str, Any] = {split: tuple(_read_list(file, home / "images", cameras)) for split, file in files.items()}
-    return require_splits(DataSet(f"veri_wild_{size}", **splits), files)
+    return DataSet(f"veri_wild_{size}", **splits)
 
 
 def _lists(size: Size) -> dict[str, str]:

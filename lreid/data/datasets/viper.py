@@ -8,7 +8,7 @@ division gives two splits. Queries come from camera A in the first split of a di
 
 from pathlib import Path
 
-from lreid.data.layout import random_half, read_folder, require_splits, split_by_identity
+from lreid.data.layout import random_half, read_folder, split_by_identity
 from lreid.data.records import DataSet
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
@@ -32,8 +32,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
             f"VIPeR: person {unpaired} is in only one of cam_a and cam_b of {home}; unpack the archive again"
         )
     trained = random_half(pids[0], seed=[seed, split // 2])
-    data_set = split_by_identity("viper", trained, views[0] + views[1], views[split % 2], views[1 - split % 2])
-    return require_splits(data_set, home)
+    return split_by_identity("viper", trained, views[0] + views[1], views[split % 2], views[1 - split % 2])
 
 
 SPECS = (

@@ -99,19 +99,15 @@ def load_synthetic(
         seed: seed of the population; other seeds give other identities in the same domain.
 
     Raises:
-        ArgumentError: a number is out of range.
+        ArgumentError: there are more identities or distractors than a third of the season.
         InputError: the domain is unknown.
     """
     domain_named(domain)
     most = SEASON // 3
-    for argument, value, low, high in (
-        ("train_identities", train_identities, 0, most),
-        ("test_identities", test_identities, 0, most),
-        ("distractors", distractors, 0, most),
-        ("images_per_identity", images_per_identity, QUERIES + 1, 1000),
-    ):
-        if not low <= value <= high:
-            raise ArgumentError(argument, f"of synthetic:{domain} is {value}; must be from {low} to {high}")
+    numbers = {"train_identities": train_identities, "test_identities": test_identities, "distractors": distractors}
+    for argument, number in numbers.items():
+        if number > most:
+            raise ArgumentError(argument, f"of synthetic:{domain} is {number}; must be {most} or less")
 
     def arrivals(count: int, turn: int) -> list[int]:
         # Of three consecutive numbers, one (turn 0) is for distractors, one (1) for training, one (2) for testing.
