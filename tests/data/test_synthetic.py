@@ -123,11 +123,7 @@ def test_all_three_groups_come_from_the_whole_season_and_never_share_anybody() -
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"domain": "plazza"}, "plaza"),
-        ({"distractors": SEASON}, "distractors"),
-    ],
+    ("change", "message"), [({"domain": "plazza"}, "plaza"), ({"distractors": SEASON}, "distractors")]
 )
 def test_invalid_arguments_raise_an_error(change: dict, message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
