@@ -38,6 +38,8 @@ setup(
             "weights/*",
             "data/*.zip",
             "data/synthetic/*.yaml",
+            "models/*.yaml",
+            "export/*.md",
             "report/templates/*",
             "report/static/*",
             "serve/static/*",

@@ -1,8 +1,9 @@
 """Exceptions for bad input of a user; bugs raise other exceptions."""
 
+import difflib
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from signal import Signals
 
@@ -72,6 +73,16 @@ def counted(count: int, noun: str) -> str:
     if noun.endswith(("ty", "ry")):
         return f"{count} {noun[:-1]}ies"
     return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'tch', 'sh')) else 's'}"
+
+
+def short_reason(error: BaseException) -> str:
+    """Return the beginning of an error's message in one line, or the name of the error's type if it has no message."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str:
+    """Return the most similar one of several names, for a message about an unknown name."""
+    return difflib.get_close_matches(name, list(names), n=1, cutoff=0.0)[0]
 
 
 def require(condition: bool, argument: str, value: object, rule: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from yacs.config import CfgNode
 from lreid import zoo
 from lreid.checkpoint import load_checkpoint, load_model_state, task_checkpoints
 from lreid.config import check_values, config_from_text
-from lreid.errors import ArgumentError, InputError, OutOfMemory, naming_keys
+from lreid.errors import ArgumentError, InputError, OutOfMemory, naming_keys, short_reason
 from lreid.models.backbones import normalisation
 from lreid.models.embedder import Embedder
 from lreid.models.inference import Inference
@@ -82,19 +82,19 @@ def _torch_model(source: str | Path) -> Embedder:
             check_values(cfg, group)
     except InputError as error:
         raise InputError(f"{source}: its config does not describe a trained model: {error}") from None
+    return _trained_network(cfg, state["model"], source)
+
+
+def _trained_network(cfg: CfgNode, state: dict[str, Tensor], source: str | Path) -> Embedder:
+    """Build the network of a config with the tensors of a state dict."""
     # Whether there is a neck is read from the weights, so a model of a custom method loads without the method's class.
-    model = network_of(cfg, neck=neck_in(state["model"]))
-    add_parts(model, state["model"])
-    load_model_state(model, state["model"], Path(source))
-    return model.eval()
-
-
-def add_parts(model: Embedder, state: Mapping[str, Tensor]) -> None:
-    """Add the prompts of PAD if a state dict has them, because they are not part of the network."""
-    if "backbone.prompts.experts" in state:
+    model = network_of(cfg, neck=neck_in(state))
+    if "backbone.prompts.experts" in state:  # of PAD, which are not part of the network
         _, slots, length, _ = state["backbone.prompts.experts"].shape
         put_prompts: Any = model.backbone.put_prompts
         put_prompts(general=state["backbone.prompts.general"].shape[1], length=length, slots=slots)
+    load_model_state(model, state, Path(source))
+    return model.eval()
 
 
 def _onnx_model(source: str | Path) -> OnnxEmbedder:
@@ -108,7 +108,7 @@ def _published_model(entry: zoo.Published) -> Embedder:
     weights = _zoo_weights(entry)
     cfg = config_from_text(yaml.safe_dump(entry.config), weights.name)
     model = network_of(cfg, weights=weights, neck=entry.neck)
-    if isinstance(model.neck, nn.BatchNorm1d):
+    if entry.neck:
         from lreid.models.weights import load_neck
 
         load_neck(model.neck, weights)
@@ -137,10 +137,7 @@ def network_of_entry(cfg: CfgNode) -> Embedder | None:
     weights = cfg.MODEL.WEIGHTS
     if not weights.startswith(zoo.PREFIX):
         return None
-    state = read_checkpoint(weights)["model"]
-    model = network_of(cfg, neck=neck_in(state))
-    load_model_state(model, state, Path(weights))
-    return model.eval()
+    return _trained_network(cfg, read_checkpoint(weights)["model"], weights)
 
 
 def network_of(cfg: CfgNode, *, weights: str | Weights = "none", neck: bool | nn.Module = False) -> Embedder:
@@ -263,9 +260,9 @@ def _from_hub(name: str) -> Path:
         patterns = ["*.json", "*.safetensors", "*.onnx", "*.md"]  # only files that run no code when they are loaded
         return Path(hub.snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
     except Exception as error:  # the hub's client raises exceptions of many kinds
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(
-            f"{HUB}{name}: cannot be downloaded from the hub ({reason}); download it manually and pass its folder"
+            f"{HUB}{name}: cannot be downloaded from the hub ({short_reason(error)}); download it manually and pass "
+            "its folder"
         ) from None
 
 

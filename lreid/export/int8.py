@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from lreid.errors import ArgumentError, InputError, raise_if_out_of_memory
+from lreid.errors import ArgumentError, InputError, raise_if_out_of_memory, short_reason
 from lreid.export.formats import export
 from lreid.models.embedder import Embedder
 from lreid.models.exported import RAW, OnnxEmbedder, seal
@@ -70,8 +70,9 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
             raise
         except Exception as error:  # onnxruntime's exceptions have no common base class
             raise_if_out_of_memory(error, file)
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"{file}: not written, because the network cannot be quantised ({reason})") from None
+            raise InputError(
+                f"{file}: not written, because the network cannot be quantised ({short_reason(error)})"
+            ) from None
         finally:
             logging.disable(disabled)
         written = onnx.load_model(small)

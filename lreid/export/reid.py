@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import InputError, raise_if_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory, short_reason
 from lreid.export.traced import TOLERANCE, ImagesToFeatures, difference_of
 from lreid.models.embedder import Embedder
 from lreid.utils.extras import Extra
@@ -52,7 +52,7 @@ def write_for_reid(model: Embedder, out: Path, card: str) -> float:
             reason = "the features differ, because pooling or strides differ, which weights do not record"
     except RuntimeError as error:  # tensors have different shapes
         raise_if_out_of_memory(error, out)
-        reason = " ".join(str(error).split())[:200]
+        reason = short_reason(error)
     raise InputError(
         f"{out}: not written, because reid's {architecture} is a different network ({reason}); use --for boxmot"
     )

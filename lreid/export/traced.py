@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from lreid.errors import InputError, raise_if_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory, short_reason
 from lreid.models.embedder import Embedder
 from lreid.utils.extras import Extra
 from lreid.utils.files import write_atomically
@@ -54,8 +54,9 @@ def write_traced(
         difference = difference_of(network, exported, [images(number) for number in (1, 5)])
     except Exception as error:  # tracing, converting and running raise many kinds of exceptions
         raise_if_out_of_memory(error, file)
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{file}: not written, because the network cannot be exported ({reason})") from None
+        raise InputError(
+            f"{file}: not written, because the network cannot be exported ({short_reason(error)})"
+        ) from None
     if not difference <= TOLERANCE:
         raise InputError(
             f"{file}: not written, because its features differ from torch's by {difference:.1g} of the largest number "

@@ -15,19 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from lreid.data.images import decoding_threads, fit_image, images_done, read_image
+from lreid.data.images import decoding_threads, images_done
 from lreid.errors import ArgumentError, raise_if_out_of_memory, require
 from lreid.models.backbones import build_backbone, finish, normalisation
 from lreid.models.inputs import (
     IMAGENET,
     AnyImages,
+    batches_of,
     finite,
-    misfit,
-    parts_of,
-    pixels_of,
-    require_path,
+    read_rgb,
     require_pixels,
     sequence_of,
+    unsupported,
 )
 from lreid.models.parts import bn_neck, evaluating, layers_of
 from lreid.utils.devices import full_precision, tf32, to_device
@@ -322,7 +321,7 @@ class Embedder(nn.Module):
         with ExitStack() as stack:
             pool: ThreadPoolExecutor | None = None
             waiting: deque[Future[Tensor]] = deque()
-            for first, part in parts_of(images, step):
+            for first, part in batches_of(images, step):
                 if pool is None and any(isinstance(each, (str, os.PathLike)) for each in part):
                     pool = stack.enter_context(decoding_threads(os.cpu_count()))
                 if pool is None:
@@ -349,7 +348,7 @@ class Embedder(nn.Module):
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self.normalise(self._decoded(images))
         elif images.ndim != 4 or images.shape[1] != 3:
-            raise misfit(images)
+            raise unsupported(images)
         return to_device(images, self.mean.device).to(self.mean.dtype)
 
     def _features(self, images: Any, flip: bool) -> Tensor:
@@ -363,15 +362,7 @@ class Embedder(nn.Module):
             tensor = images if isinstance(images, Tensor) else torch.from_numpy(images.copy())
             if tensor.dtype == torch.uint8:
                 return tensor
-        return torch.from_numpy(np.stack([self._read(image) for image in images]))
-
-    def _read(self, image: Any) -> np.ndarray:
-        """Read one image as (H, W, 3) uint8 of the input size."""
-        size = {"height": self.height, "width": self.width}
-        if not isinstance(image, (str, os.PathLike)):
-            return fit_image(pixels_of(image), **size)
-        require_path(os.fspath(image))
-        return read_image(os.fspath(image), **size)
+        return torch.from_numpy(np.stack([read_rgb(each, height=self.height, width=self.width) for each in images]))
 
 
 def images_per_pass(height: int, width: int) -> int:

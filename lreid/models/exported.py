@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import InputError, raise_if_out_of_memory
+from lreid.errors import InputError, short_reason
 from lreid.models.embedder import Embedder, images_per_pass
 from lreid.utils.extras import Extra
 from lreid.utils.reading import misfit, raise_if_unreadable, read_bytes
@@ -46,8 +46,7 @@ class OnnxEmbedder(Embedder):
         nn.Module.__init__(self)  # Embedder would build a backbone
         self.frozen_norms = []
         self.file = "ONNX" if isinstance(file, bytes) else str(file)
-        content = file if isinstance(file, bytes) else _read(Path(file))
-        self.session = _session(content, self.file)
+        content, self.session = _session(file, self.file)
         metadata = self.session.get_modelmeta().custom_metadata_map
         try:
             self.name, self.origin, self.takes = (metadata[key] for key in ("backbone", "fingerprint", "images"))
@@ -131,32 +130,23 @@ def seal(content: bytes, properties: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
-def _read(file: Path) -> bytes:
-    try:
-        return read_bytes(file)
-    except OSError as error:
-        raise_if_unreadable(error, file)
-        raise
-
-
-def _session(content: bytes, name: str) -> Any:
+def _session(file: str | Path | bytes, name: str) -> tuple[bytes, Any]:
+    """Return the content of an ONNX file and a session of onnxruntime that runs it."""
     for module in (onnxruntime, onnx):
         module.load()  # otherwise, the error about a missing package would be one about the file
-    try:
-        model = onnx.ModelProto.FromString(content)
-    except Exception as error:  # its type depends on the installed protobuf library
-        raise _unreadable(name, error) from None
-    if _elsewhere(model, onnx.TensorProto):
-        raise InputError(f"{name}: its weights are in other files; write a single file with lreid export")
-    del model  # the session only needs the content
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # log only errors, which are also raised
     try:
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's exceptions share no base class
-        raise_if_out_of_memory(error, name)
-        raise _unreadable(name, error) from None
+        content = file if isinstance(file, bytes) else read_bytes(file)
+        if _elsewhere(onnx.ModelProto.FromString(content), onnx.TensorProto):
+            raise InputError(f"{name}: its weights are in other files; write a single file with lreid export")
+        return content, onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # exceptions of protobuf and onnxruntime share no base class
+        raise_if_unreadable(error, name)
+        raise InputError(
+            f"{name}: cannot be read as ONNX: damaged or of another kind ({short_reason(error)})"
+        ) from None
 
 
 def _elsewhere(message: Any, tensor: Any) -> bool:
@@ -166,8 +156,3 @@ def _elsewhere(message: Any, tensor: Any) -> bool:
     values = [value for field, value in message.ListFields() if field.message_type is not None]
     inner = chain.from_iterable([value] if hasattr(value, "ListFields") else value for value in values)
     return any(_elsewhere(each, tensor) for each in inner)
-
-
-def _unreadable(name: str, error: Exception) -> InputError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return InputError(f"{name}: cannot be read as ONNX: damaged or of another kind ({reason})")

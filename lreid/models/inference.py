@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.fusion import fuse_conv_bn_weights
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from lreid.errors import raise_if_out_of_memory
 from lreid.models.embedder import Embedder
@@ -39,11 +39,8 @@ class Inference:
         self._alive: list[Tensor] = []  # these tensors with their memory, so that no other tensor gets their addresses
         self._copy: Embedder | None = None
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Inference:
-        return Inference()  # weights of a copied network may change
-
     def __reduce__(self) -> tuple[type[Inference], tuple[()]]:
-        return Inference, ()
+        return Inference, ()  # copies are empty, because weights of a copied network may change
 
     def __call__(self, model: Embedder) -> Embedder:
         """Return a network for the CPU that computes the same features as a model, up to the rounding of float32.
@@ -98,12 +95,7 @@ def _folded(network: Embedder, images: Tensor) -> None:
         if callable(merge := getattr(norm, "merged", None)):
             network.set_submodule(_name(network, norm), merge())
     for conv, norm in _neighbours(_calls(network, images), (nn.Conv2d,), (nn.BatchNorm2d,)):
-        if norm.running_mean is None or norm.running_var is None:
-            continue
-        weight, bias = fuse_conv_bn_weights(
-            conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
-        )
-        conv.weight, conv.bias = (nn.Parameter(each.detach(), requires_grad=False) for each in (weight, bias))
+        network.set_submodule(_name(network, conv), fuse_conv_bn_eval(conv, norm))
         network.set_submodule(_name(network, norm), getattr(norm, "act", nn.Identity()))  # act: of a timm norm
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from lreid.data.datasets import is_address
-from lreid.data.images import rgb_of
+from lreid.data.images import fit_image, read_image, rgb_of
 from lreid.data.listing import SUFFIXES, image_files
 from lreid.errors import ArgumentError
 
@@ -34,7 +34,7 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
 
     Returns:
         A container with one item per image, whose files are not read yet. Items are read and checked later by
-        :func:`pixels_of`.
+        :func:`read_rgb`.
 
     Raises:
         ArgumentError: the argument has an unsupported type; the message shows a valid call.
@@ -70,7 +70,7 @@ def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
     """Make a batch of one image from an array that is a single image; return a batch unchanged."""
     kind = images.dtype
     if images.ndim == 0 or (isinstance(images, Tensor) and images.layout != torch.strided):
-        raise misfit(images)
+        raise unsupported(images)
     if isinstance(images, Tensor) and images.is_floating_point():
         return images[None] if images.ndim == 3 else images  # (1, 3, H, W)
     if kind in (np.uint8, torch.uint8):
@@ -78,63 +78,63 @@ def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
         return images[None] if one else images  # (1, H, W) or (1, H, W, C)
     holds_paths = not isinstance(images, Tensor) and images.dtype.kind in "OSU"
     if images.ndim < 4 and not holds_paths:
-        raise misfit(images)
+        raise unsupported(images)
     return images
 
 
-def require_path(path: str) -> None:
-    """Refuse paths that are not image files but web addresses or videos.
+def read_rgb(image: Any, *, height: int, width: int) -> np.ndarray:
+    """Read one image in RGB, resized to the input size of a network.
+
+    Args:
+        image: a path, a PIL image, or an array or tensor of uint8: (H, W, 3), or grey as (H, W) or (H, W, 1).
+
+    Returns:
+        (height, width, 3) uint8.
 
     Raises:
-        ArgumentError: the path is a web address or a video; the message says what to do.
+        InputError: the file cannot be read, or the image has an unsupported type or shape; floats in [0, 1], for
+            example, would become black pixels.
     """
+    if not isinstance(image, (str, os.PathLike)):
+        return fit_image(_pixels_of(image), height=height, width=width)
+    path = os.fspath(image)
     if not path:
         raise ArgumentError("images", f"hold an empty path; {CALL}")
     if "://" in path and not is_address(path):
         raise ArgumentError("images", f"{path}: is a web address; download the image and name the file")
     if path.lower().endswith(VIDEOS):
         raise ArgumentError("images", f"{path}: is a video; cut images out with lreid data from-tracks")
+    return read_image(path, height=height, width=width)
 
 
-def pixels_of(image: Any) -> np.ndarray:
-    """Convert an image in memory to RGB.
-
-    Args:
-        image: a PIL image, or an array or tensor of uint8: (H, W, 3), or grey as (H, W) or (H, W, 1).
-
-    Returns:
-        (H, W, 3) uint8.
-
-    Raises:
-        ArgumentError: the image has an unsupported type or shape; floats in [0, 1], for example, would become black
-            pixels.
-    """
+def _pixels_of(image: Any) -> np.ndarray:
+    """Convert an image in memory to RGB (H, W, 3) uint8."""
     if isinstance(image, Image.Image):
         return rgb_of(image)
     if not isinstance(image, (np.ndarray, Tensor)):
         raise ArgumentError("images", f"contain an item that is {_called(image)}; {CALL}")
     array = image.cpu().numpy() if isinstance(image, Tensor) else image
     if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3))):
-        raise misfit(array)
+        raise unsupported(array)
     grey = array.ndim == 2 or array.shape[2] == 1
     return np.repeat(array.reshape(*array.shape[:2], 1), 3, axis=2) if grey else array
 
 
-def parts_of(
+def batches_of(
     images: Sequence[Any] | np.ndarray | Tensor | Iterator[Any], step: int
 ) -> Iterator[tuple[int, Sequence[Any] | np.ndarray | Tensor]]:
-    """Cut images into parts of ``step`` images, and yield each part with the position of its first image."""
+    """Cut images into batches of ``step`` images, and yield each batch with the position of its first image."""
     if isinstance(images, Iterator):
         first = 0
-        while part := list(islice(images, step)):
-            yield first, part
-            first += len(part)
+        while batch := list(islice(images, step)):
+            yield first, batch
+            first += len(batch)
     else:
         for first in range(0, len(images), step):
             yield first, images[first : first + step]
 
 
-def misfit(came: np.ndarray | Tensor) -> ArgumentError:
+def unsupported(came: np.ndarray | Tensor) -> ArgumentError:
     """Create the error for an array with an unsupported shape or type."""
     return ArgumentError(
         "images",

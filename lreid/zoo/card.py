@@ -1,6 +1,5 @@
 """Read and write cards; a card is a JSON file next to the weights, with facts about a trained model."""
 
-import difflib
 import json
 import os
 import re
@@ -9,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lreid.errors import InputError
+from lreid.errors import InputError, nearest_name
 from lreid.utils.files import list_folder, write_text
 from lreid.utils.reading import NUMBER, misfit, read_json
 from lreid.zoo.hosted import Published, published
@@ -153,23 +152,23 @@ def read_card(file: Path) -> Card:
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read as a card ({error}); download it again") from None
-    wanted = {field: hint for field, hint in typing.get_type_hints(Card).items() if field != "file"}
-    if not isinstance(keys, dict) or keys.keys() != wanted.keys():
-        differing = ", ".join(sorted(wanted.keys() ^ set(keys))[:3]) if isinstance(keys, dict) else "no keys"
+    if fault := misfit(keys, _form()) or (keys["verification"] and misfit(keys["verification"], VERIFICATION)):
         raise InputError(
-            f"{file}: not a card of this version of lreid ({differing}); update lreid, or publish the model again"
+            f"{file}: not a card of this version of lreid ({fault}); update lreid, download the card again, or publish "
+            "the model again"
         )
-    for key, hint in wanted.items():
-        kind = typing.get_origin(hint) or hint
-        if type(keys[key]) is not kind:
-            raise InputError(f"{file}: {key} must be of type {kind.__name__}, got {keys[key]!r}")
-    if fault := misfit(keys, FORM) or (keys["verification"] and misfit(keys["verification"], VERIFICATION)):
-        raise InputError(f"{file}: {fault}; download it again")
     if keys["name"] != file.stem or not NAME.fullmatch(file.stem):
         raise InputError(f"{file}: is the card of {keys['name']!r}; name the file like the card, in a-z, 0-9, - and _")
     if not re.fullmatch("[0-9a-f]{64}", keys["sha256"]):
         raise InputError(f"{file}: sha256 must be 64 hexadecimal digits, got {keys['sha256']!r}")
     return Card(file=file, **keys)
+
+
+def _form() -> dict[Any, Any]:
+    """Return the types of all keys in the file of a card, which may have no other keys."""
+    hints = typing.get_type_hints(Card)
+    del hints["file"]
+    return {key: typing.get_origin(hint) or hint for key, hint in hints.items()} | FORM | {str: None}
 
 
 def card_beside(weights: Path) -> Card:
@@ -210,7 +209,8 @@ def find(name: str) -> Card | Published:
         return read_card(Path(name))
     entries: dict[str, Card | Published] = published() | {card.name: card for card in cards()}
     if name not in entries:
-        nearest = difflib.get_close_matches(name, entries, n=1, cutoff=0.0)
-        hint = f"; the nearest name is {nearest[0]}" if nearest else ""
-        raise InputError(f"{PREFIX}{name}: no model of the zoo has this name{hint}; lreid zoo list shows all")
+        raise InputError(
+            f"{PREFIX}{name}: no model of the zoo has this name; the nearest name is {nearest_name(name, entries)}; "
+            "lreid zoo list shows all"
+        )
     return entries[name]

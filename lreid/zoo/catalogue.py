@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jinja2 import Template
+from jinja2 import Environment, FileSystemLoader
 from tabulate import tabulate
 
 from lreid.zoo.card import Card
@@ -13,12 +13,10 @@ from lreid.zoo.hosted import IMAGENET_TERMS, Published
 
 RECOMMENDED = {"people": 0, "vehicles": 1}  # lreid's most accurate models, which are listed first, in this order
 Entry = TypeVar("Entry", Card, Published)
-_TEMPLATE = Template(
-    Path(__file__).with_suffix(".md").read_text(encoding="utf-8"),
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
+_PAGES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
+SHARED = ("feature", "licence", "terms")  # facts that all third-party checkpoints of one origin have in common
 
 
 def table(cards: Sequence[Card]) -> str:
@@ -85,9 +83,9 @@ def markdown_page(cards: Sequence[Card], entries: Sequence[Published]) -> str:
         for card in cards
     ]
     families = [list(family) for _, family in itertools.groupby(entries, lambda each: each.family)]
-    return _TEMPLATE.render(
+    return _PAGES.get_template("catalogue.md").render(
         table=_markdown_table(heads, rows, left=4),
-        cards=[_section(card) for card in cards],
+        sections=[_section(card) for card in cards],
         families=[_family(family) for family in families],
     )
 
@@ -104,17 +102,8 @@ def _family(entries: Sequence[Published]) -> dict[str, Any]:
         )
         for each in entries
     ]
-    first = entries[0]
-    shared = {name: value for name, value in _published_facts(first).items() if name in SHARED}
-    return {
-        "name": first.family,
-        "source": first.source,
-        "facts": shared,
-        "table": _markdown_table(heads, rows, left=4),
-    }
-
-
-SHARED = ("feature", "licence", "terms")  # facts that all entries of a family have in common
+    facts = {name: value for name, value in _published_facts(entries[0]).items() if name in SHARED}
+    return {"entry": entries[0], "facts": facts, "table": _markdown_table(heads, rows, left=4)}
 
 
 def _published_facts(entry: Published) -> dict[str, str]:
@@ -154,22 +143,12 @@ def _section(card: Card) -> dict[str, Any]:
     if card.url:
         facts["weights from"] = ", ".join([card.url, *card.mirrors])
     facts["SHA-256"] = f"`{card.sha256}`"
-    table = _markdown_table(heads, rows, left=2)
-    return {"name": card.name, "title": card.title, "table": table, "facts": facts, "command": card.command}
+    return {"card": card, "facts": facts, "table": _markdown_table(heads, rows, left=2)}
 
 
 def hub_text(card: Card, repository: str) -> str:
     """Write the page about an entry for the repository ``OWNER/NAME`` on Hugging Face's hub."""
-    section = _section(card)
-    facts = "\n".join(f"* {name}: {value}" for name, value in section["facts"].items())
-    return (
-        f"# {card.name}\n\n{card.title}.\n\n"
-        "```python\n"
-        f'import lreid  # pip install "lreid[cpu,hub]"\n\nmodel = lreid.load_model("hub:{repository}")\n'
-        'features = model.extract(["a.jpg", "b.jpg"])\n'
-        "```\n\n"
-        f"mAP and Rank-k in per cent.\n\n{section['table']}\n\n{facts}\n\nTrained by\n\n```\n{card.command}\n```\n"
-    )
+    return _PAGES.get_template("hub.md").render(_section(card), repository=repository)
 
 
 def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:

@@ -14,7 +14,7 @@ from typing import IO
 
 import pooch
 
-from lreid.errors import InputError
+from lreid.errors import InputError, short_reason
 from lreid.utils.extras import Extra
 from lreid.utils.files import make_folder, only_one_process, write_atomically
 
@@ -82,7 +82,7 @@ def _from_first(addresses: Sequence[str], file: Path, sha256: str) -> None:
                 write_atomically(file, partial(_fetch, address, sha256))
                 return
             except DownloadFailed as error:
-                faults[address] = " ".join(str(error).split())
+                faults[address] = short_reason(error)
     reasons = "; ".join(f"{address}: {reason}" for address, reason in faults.items())
     raise InputError(
         f"{file.name}: cannot be downloaded ({reasons}); repeat the command, set a mirror by LREID_ZOO_MIRROR, or put "

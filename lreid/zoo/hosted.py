@@ -5,7 +5,7 @@ is first used. Users can also copy the file to the path that :func:`published_fi
 """
 
 import logging
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -92,16 +92,11 @@ def published() -> dict[str, Published]:
         entries = family.pop("entries")
         for name, own in entries.items():
             keys = family | own
-            for key in ("url", "mirrors"):  # in an address, {file} and {id} stand for the keys of the entry
-                if key in keys:
-                    keys[key] = _filled(keys[key], keys)
-            names = {each.name for each in fields(Published)} & keys.keys()
-            by_name[name] = Published(name=name, **{key: keys[key] for key in names})
+            parts = {key: keys.pop(key, "") for key in ("file", "id")}  # {file} and {id} in the addresses
+            keys["url"] = keys["url"].format(**parts)
+            keys["mirrors"] = [each.format(**parts) for each in keys.get("mirrors", [])]
+            by_name[name] = Published(name=name, **keys)
     return by_name
-
-
-def _filled(address: Any, keys: dict[str, Any]) -> Any:
-    return address.format(**keys) if isinstance(address, str) else [each.format(**keys) for each in address]
 
 
 def published_file(entry: Published) -> Path:

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from lreid.errors import InputError
+from lreid.errors import InputError, short_reason
 from lreid.utils.extras import Extra
 from lreid.utils.files import write_text
 from lreid.zoo.card import Card
@@ -58,9 +58,9 @@ def upload(card: Card, repository: str, hub: Any) -> str:
             commit_message=f"{card.name}, lreid {card.version}",
         )
     except Exception as error:  # the hub's client raises many kinds for network, name and permission errors
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(
-            f"--hub {repository}: the entry cannot be uploaded ({reason}); it is stored in {card.file.parent}"
+            f"--hub {repository}: the entry cannot be uploaded ({short_reason(error)}); it is stored in "
+            f"{card.file.parent}"
         ) from None
     return str(commit.commit_url)
 

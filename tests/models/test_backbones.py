@@ -237,7 +237,7 @@ def test_weights_of_torchreid_that_cannot_be_downloaded_are_one_line(
 
     monkeypatch.setattr("gdown.download", refuse)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    with pytest.raises(InputError, match=r"imagenet .*\(no route to host\); download https://\S+"):
+    with pytest.raises(InputError, match=r"imagenet.*\(no route to host\); download https://\S+"):
         build_backbone(f"torchreid:{name}", "imagenet")
 
 

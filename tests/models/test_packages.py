@@ -18,8 +18,6 @@ from lreid.models.packages import PACKAGES, Package
 from lreid.models.weights import load_weights
 from lreid.zoo import find
 
-HALF = ((0.5,) * 3, (0.25,) * 3)
-
 
 def small() -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4))
@@ -34,7 +32,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Tensor]:
     (tmp_path / "made_weights" / "__init__.py").write_text("raise SystemExit('imported')")
     torch.save(values | {"_fc.weight": torch.zeros(5, 4)}, tmp_path / "made_weights" / "w.pth")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(PACKAGES, "made", Package("made_weights", "w.pth", ("small one",), HALF))
+    monkeypatch.setitem(PACKAGES, "made", Package("made_weights", "w.pth", ["small one"], [0.5] * 3, [0.25] * 3))
     return values
 
 

@@ -35,18 +35,18 @@ def test_a_card_reads_back_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seed": "0"}, "seed must be of type int, got '0'"),
-        ({"neck": 1}, "neck must be of type bool, got 1"),
+        ({"seed": "0"}, "seed is '0', not int"),
+        ({"neck": 1}, "neck is 1, not bool"),
         ({"name": "other"}, "is the card of 'other'"),
         ({"sha256": "0" * 63}, "sha256 must be 64"),
-        ({"colour": "red"}, r"not a card .*\(colour\)"),
-        ({"dim": None}, "dim must be of type int, got None"),
+        ({"colour": "red"}, "colour is unknown"),
+        ({"dim": None}, "dim is a NoneType, not int"),
     ],
 )
 def test_invalid_cards_are_refused(tmp_path: Path, change: dict, message: str) -> None:
     file = write_card(tmp_path / "mine.json", b"").file
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(InputError, match=f"mine.json: {message}"):
+    with pytest.raises(InputError, match=f"mine.json: .*{message}"):
         read_card(file)
 
 

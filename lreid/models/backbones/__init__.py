@@ -9,17 +9,16 @@ vectors. lreid passes three arguments to builders that have them: ``imagenet`` (
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, nearest_name, short_reason
 
 if TYPE_CHECKING:
     from lreid.models.weights import Weights
@@ -109,7 +108,7 @@ def build_backbone(
     builder = _registered.get(family + colon) or _from_files(family + colon)
     if builder is None:
         names = backbone_names()
-        nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
+        nearest = nearest_name(name, names)
         raise ArgumentError("backbone", f"is {name!r}; the nearest name is {nearest} (all: {', '.join(names)})")
     takes = inspect.signature(builder).parameters
     sources = [each for each in SOURCES if each in takes]
@@ -136,7 +135,16 @@ def finish(network: nn.Module, weights: str | Weights, norm: str) -> None:
         put_norms(network, norm)
 
 
-def normalisation(backbone: str, weights: str | Weights) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+def not_downloaded(weights: str, error: Exception, address: str) -> ArgumentError:
+    """Create the error for weights that a builder cannot download; ``address`` says where to find them."""
+    return ArgumentError(
+        "weights",
+        f"is {weights}, but they cannot be downloaded ({short_reason(error)}); download {address} elsewhere and name "
+        "that file as the weights, or use none to start from random weights",
+    )
+
+
+def normalisation(backbone: str, weights: str | Weights) -> tuple[Sequence[float], Sequence[float]] | None:
     """Return the mean and standard deviation of RGB in [0, 1] that weights need; None for ImageNet's or unknown values.
 
     Raises:
@@ -148,5 +156,6 @@ def normalisation(backbone: str, weights: str | Weights) -> tuple[tuple[float, .
     if isinstance(weights, str) and weights.startswith("package:"):
         from lreid.models.packages import package_of
 
-        return package_of(weights).normalisation
+        package = package_of(weights)
+        return package.mean, package.std
     return None

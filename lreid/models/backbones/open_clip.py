@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import ArgumentError, raise_if_out_of_memory
+from lreid.errors import ArgumentError, nearest_name, raise_if_out_of_memory, short_reason
 from lreid.models.adapters.pool import PromptPool
+from lreid.models.backbones import not_downloaded
 from lreid.utils.extras import Extra
 
 # Number of the block, from 0, whose class token CLIP-ReID uses as well; smaller networks use their last block.
@@ -108,9 +108,8 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     """
     open_clip: Any = Extra("open_clip", "clip").load()
     kind, _, tag = name.partition(".")
-    models = open_clip.list_models()
-    if kind not in models:
-        nearest = difflib.get_close_matches(kind, models, n=1, cutoff=0.0)[0]
+    if kind not in (models := open_clip.list_models()):
+        nearest = nearest_name(kind, models)
         raise ArgumentError(
             "backbone", f"open_clip:{kind} is not a model of open_clip; the nearest name is open_clip:{nearest}"
         )
@@ -122,11 +121,11 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         published = open_clip.create_model(kind, tag).state_dict() if hub else {}  # with all position embeddings
     except Exception as error:  # a download or an invalid size may raise anything
         raise_if_out_of_memory(error, f"open_clip:{name}")
-        reason = " ".join(str(error).split())[:200]
         if hub:
-            advice = "download them elsewhere and name the file, or set it to none for random weights"
-            raise ArgumentError("weights", f"is hub, but they cannot be downloaded ({reason}); {advice}") from None
-        raise ArgumentError("backbone", f"open_clip:{name} cannot be built ({reason}); use another model") from None
+            raise not_downloaded("hub", error, f"the weights {tag}") from None
+        raise ArgumentError(
+            "backbone", f"open_clip:{name} cannot be built ({short_reason(error)}); use another model"
+        ) from None
     if not hasattr(clip, "text_projection") or not hasattr(clip.visual, "class_embedding"):
         raise ArgumentError("backbone", f"open_clip:{kind} is not a CLIP model with a vision transformer; use ViT-B-16")
     features = ClipFeatures(clip)

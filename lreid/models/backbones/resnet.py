@@ -7,7 +7,7 @@ import torchvision
 from torch import Tensor, nn
 from torchvision.models import ResNet
 
-from lreid.errors import ArgumentError
+from lreid.models.backbones import not_downloaded
 
 
 class FeatureMap(nn.Module):
@@ -45,12 +45,8 @@ def torchvision_network(name: str, imagenet: bool) -> nn.Module:
     try:
         return torchvision.models.get_model(name, weights="IMAGENET1K_V1" if imagenet else None)
     except OSError as error:  # no network, or the download stopped
-        url = torchvision.models.get_model_weights(name)["IMAGENET1K_V1"].url
-        raise ArgumentError(
-            "weights",
-            f"imagenet cannot be downloaded ({error}); download {url} elsewhere and name that file, or use none to "
-            "start from random weights",
-        ) from None
+        address = torchvision.models.get_model_weights(name)["IMAGENET1K_V1"].url
+        raise not_downloaded("imagenet", error, address) from None
 
 
 def _build(name: str, imagenet: bool, stages: int = 4) -> nn.Module:

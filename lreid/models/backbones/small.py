@@ -18,8 +18,8 @@ class SmallResNet(nn.Module):
         self.stem = nn.Sequential(
             nn.Conv2d(3, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True)
         )
-        widths, strides = (32, 32, 64, 128, 256), (1, 2, 2, 1)
-        self.blocks = nn.Sequential(*(_block(widths[i], widths[i + 1], stride) for i, stride in enumerate(strides)))
+        shapes = ((32, 32, 1), (32, 64, 2), (64, 128, 2), (128, 256, 1))  # widths in and out, stride
+        self.blocks = nn.Sequential(*(residual_block(*shape) for shape in shapes))
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -34,7 +34,8 @@ class SmallResNet(nn.Module):
         return self.blocks(self.stem(images))  # (B, 256, H/8, W/8)
 
 
-def _block(width_in: int, width_out: int, stride: int) -> BasicBlock:
+def residual_block(width_in: int, width_out: int, stride: int) -> BasicBlock:
+    """Build a residual block; a convolution is its shortcut if the block changes the width or the size of maps."""
     shortcut = None
     if stride != 1 or width_in != width_out:
         shortcut = nn.Sequential(

@@ -7,6 +7,7 @@ from torchvision.models.resnet import BasicBlock
 
 from lreid.errors import ArgumentError
 from lreid.models.backbones.resnet import FeatureMap
+from lreid.models.backbones.small import residual_block
 
 
 def resnet18_cifar() -> FeatureMap:
@@ -56,10 +57,7 @@ class ReducedResNet18(nn.Module):
 
 def _stage(width_in: int, width: int, stride: int) -> nn.Sequential:
     """Build a stage of two residual blocks; only the first block has the stride."""
-    shortcut = None
-    if stride != 1 or width_in != width:
-        shortcut = nn.Sequential(nn.Conv2d(width_in, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width))
-    return nn.Sequential(BasicBlock(width_in, width, stride, shortcut), BasicBlock(width, width))
+    return nn.Sequential(residual_block(width_in, width, stride), BasicBlock(width, width))
 
 
 class DigitNet(nn.Module):

@@ -1,6 +1,5 @@
 """Networks of timm, such as ``timm:vit_base_patch16_clip_224.openai``, built for the image size of the run."""
 
-import difflib
 import logging
 import sys
 from types import ModuleType
@@ -9,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import ArgumentError, raise_if_out_of_memory
+from lreid.errors import ArgumentError, nearest_name, raise_if_out_of_memory, short_reason
+from lreid.models.backbones import not_downloaded
 from lreid.models.parts import evaluating
 from lreid.utils.extras import Extra
 
@@ -52,11 +52,9 @@ class TimmFeatures(nn.Module):
                 self.gives_maps = isinstance(outputs, Tensor) and outputs.ndim == 4
                 self.dim = self(blank).shape[1]
             except (AssertionError, RuntimeError, ValueError) as error:
-                reason = " ".join(str(error).split()) or "its parts do not fit"
-                raise ArgumentError(
-                    "height",
-                    f"is {size[0]}, with a width of {size[1]}; {self.title} does not support this size: {reason}",
-                ) from None
+                sides = f"is {size[0]}, with a width of {size[1]}"
+                fault = f"{sides}; {self.title} does not support this size: {short_reason(error)}"
+                raise ArgumentError("height", fault) from None
 
     def _check_patches(self, size: tuple[int, int]) -> None:
         embedding = getattr(self.network, "patch_embed", None)
@@ -131,7 +129,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         raise_if_out_of_memory(error, f"timm:{name}")
         raise ArgumentError(
             "backbone",
-            f"timm:{name} cannot be built for images of {size[0]} x {size[1]}: {' '.join(str(error).split())}; "
+            f"timm:{name} cannot be built for images of {size[0]} x {size[1]}: {short_reason(error)}; "
             "use another size or network",
         ) from None
     stages = _without_last_stride(network)
@@ -144,7 +142,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
             network.load_state_dict(made(True).state_dict())
         except Exception as error:  # a download may raise anything
             raise_if_out_of_memory(error, f"timm:{name}")
-            raise ArgumentError("weights", f"is hub, but {_to_fetch(name, cfg, error)}") from None
+            raise not_downloaded("hub", error, _address_of(name, cfg)) from None
     return features
 
 
@@ -163,11 +161,11 @@ def _checked(name: str) -> ModuleType:
     timm: ModuleType = Extra("timm", "timm").load()
     kind, dot, _ = name.partition(".")
     if not timm.is_model(kind):
-        nearest = difflib.get_close_matches(kind, timm.list_models(), n=1, cutoff=0.0)[0]
+        nearest = nearest_name(kind, timm.list_models())
         raise ArgumentError("backbone", f"timm:{name} is not a network of timm; the nearest name is timm:{nearest}")
     tagged = timm.list_pretrained(f"{kind}.*")
     if dot and name not in tagged:
-        nearest = difflib.get_close_matches(name, tagged or [kind], n=1, cutoff=0.0)[0]
+        nearest = nearest_name(name, tagged or [kind])
         raise ArgumentError("backbone", f"timm:{name}: timm has no such weights; the nearest name is timm:{nearest}")
     return timm
 
@@ -189,18 +187,13 @@ def _without_last_stride(network: Any) -> list[list[nn.Module]]:
     return stages
 
 
-def _to_fetch(name: str, cfg: Any, error: Exception) -> str:
-    """Describe for an error message how to get weights that cannot be downloaded."""
-    repository, url = getattr(cfg, "hf_hub_id", None), getattr(cfg, "url", None)
-    if repository:
-        file = getattr(cfg, "hf_hub_filename", None) or "model.safetensors"
-        url = f"https://huggingface.co/{repository}/resolve/main/{file}"
-    if not url:
-        return f"timm has no weights for {name}; name a file, or use none to start from random weights"
-    return (
-        f"they cannot be downloaded ({type(error).__name__}); download {url} elsewhere and name that file as the "
-        "weights, or use none to start from random ones"
-    )
+def _address_of(name: str, cfg: Any) -> str:
+    """Return the address of weights that timm knows, for an error message."""
+    repository = getattr(cfg, "hf_hub_id", None)
+    if not repository:
+        return getattr(cfg, "url", None) or f"weights for {name}, of which timm knows none,"
+    file = cfg.hf_hub_filename or "model.safetensors"
+    return f"https://huggingface.co/{repository}/resolve/main/{file}"
 
 
 BACKBONES = {"timm:": build}

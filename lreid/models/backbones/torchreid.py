@@ -5,7 +5,8 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import ArgumentError, raise_if_out_of_memory
+from lreid.errors import ArgumentError, raise_if_out_of_memory, short_reason
+from lreid.models.backbones import not_downloaded
 from lreid.utils.extras import Extra
 
 
@@ -45,18 +46,13 @@ def build(name: str, *, imagenet: bool) -> nn.Module:
         # With the triplet loss, the network returns (logits, features) in training and otherwise features.
         network = models.build_model(name, num_classes=1, loss="triplet", pretrained=imagenet)
     except KeyError as error:
-        raise ArgumentError("backbone", f"torchreid:{name}: {' '.join(str(error).split())}") from None
+        raise ArgumentError("backbone", f"torchreid:{name}: {short_reason(error)}") from None
     except Exception as error:  # a download may raise anything
         raise_if_out_of_memory(error, f"torchreid:{name}")
         if not imagenet:
             raise
-        url = vars(models)["__model_factory"][name].__globals__.get("pretrained_urls", {}).get(name, "the weights")
-        reason = " ".join(str(error).split())[:200]
-        raise ArgumentError(
-            "weights",
-            f"imagenet cannot be downloaded ({reason}); download {url} elsewhere and name that file, or use none to "
-            "start from random weights",
-        ) from None
+        address = vars(models)["__model_factory"][name].__globals__.get("pretrained_urls", {}).get(name, "the weights")
+        raise not_downloaded("imagenet", error, address) from None
     adapter = TorchreidFeatures(network)
     with torch.no_grad():
         adapter.dim = adapter.eval()(torch.zeros(1, 3, 256, 128)).shape[1]
