@@ -90,11 +90,11 @@ class EmptyFigure:
 @pytest.fixture(scope="session", autouse=True)
 def _no_slow_side_work() -> Iterator[None]:
     """Draw no charts, do not wait for disks, and read configs and synthetic images once."""
-    from lreid.report import chart_sections, plots
+    from lreid.report import plots, sections
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plots, "learning_curve", lambda results: EmptyFigure())
-        patch.setattr(chart_sections, "line_chart", lambda lines, title, axis: Markup("<svg></svg>"))
+        patch.setattr(sections, "line_chart", lambda lines, title, axis: Markup("<svg></svg>"))
         patch.setattr(os, "fsync", os.fstat)  # like fsync, fstat fails for a closed file
         cache_reads_and_drawings(patch)
         yield
@@ -103,9 +103,9 @@ def _no_slow_side_work() -> Iterator[None]:
 @pytest.fixture
 def real_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Render charts in pages, which other tests replace by empty ones."""
-    from lreid.report import chart_sections, plots
+    from lreid.report import plots, sections
 
-    monkeypatch.setattr(chart_sections, "line_chart", plots.line_chart)
+    monkeypatch.setattr(sections, "line_chart", plots.line_chart)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

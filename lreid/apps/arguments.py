@@ -7,8 +7,10 @@ lreid, so the checks import what they need when they run.
 import argparse
 import os
 import re
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,12 +30,24 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse the words; an unknown option is an error here, also in the parser of a subcommand."""
+        # argparse itself reports missing arguments first, and an unknown option without the names of the subcommand.
+        words = takewhile("--".__ne__, sys.argv[1:] if args is None else args)
+        names = [
+            word.partition("=")[0] for word in words if word.startswith("--") and " " not in word.partition("=")[0]
+        ]
+        known = {*self._option_string_actions, "--debug"}
+        if self._subparsers is None and (unknown := [name for name in names if name not in known]):
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Print the error as one line, with the nearest name for a mistyped one, and exit with status 2."""
         kind, _, word = message.partition(": ")
         nearest: list[str] = []
         if kind == "unrecognized arguments":
-            nearest = get_close_matches(word.partition("=")[0].split()[0], self._option_string_actions, n=1)
+            nearest = get_close_matches(word.split()[0], self._option_string_actions, n=1)
         elif choice := re.search(r"invalid choice: '(.+?)' \(choose from (.*)\)", message):
             nearest = get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), n=1)
         message += "".join(f"; the nearest name is {each}" for each in nearest)
@@ -145,36 +159,28 @@ def require_path(path: str | Path | None, advice: str = "check the path") -> Non
 def require_model(source: str | Path | None) -> None:
     """Require that a model, if it is given, is an entry of the zoo, or an undamaged checkpoint or model file."""
     from lreid.utils.reading import compare_checksums, raise_if_unreadable, require_regular
+    from lreid.zoo.card import card_beside, find
     from lreid.zoo.names import PREFIX, is_entry
 
     if source is None:
         return
     name = str(source)
     if is_entry(name) and not name.startswith(ELSEWHERE):
-        from lreid.zoo.card import find
-
         find(name.removeprefix(PREFIX))
         return
     require_path(name)
     require_regular(name)
-    if os.path.isfile(name) and name.endswith(".safetensors"):
-        _require_safetensors(Path(name))
-    elif os.path.isfile(name) and not name.endswith(".onnx"):
-        try:
-            compare_checksums(name, legacy=False)
-        except Exception as error:  # damage shows in many kinds of exceptions
-            raise_if_unreadable(error, name)
-            raise InputError(f"{name}: damaged, or not a checkpoint ({error}); use one of lreid train") from None
-
-
-def _require_safetensors(weights: Path) -> None:
-    from safetensors import SafetensorError, safe_open
-
-    from lreid.zoo.card import card_beside
-
-    card_beside(weights)
+    if not os.path.isfile(name) or name.endswith(".onnx"):
+        return
     try:
-        with safe_open(weights, "numpy"):
-            pass
-    except SafetensorError as error:
-        raise InputError(f"{weights}: cannot be loaded as safetensors ({error}); download it again") from None
+        if name.endswith(".safetensors"):
+            from safetensors import safe_open
+
+            card_beside(Path(name))
+            with safe_open(name, "numpy"):
+                pass
+        else:
+            compare_checksums(name, legacy=False)
+    except Exception as error:  # damage shows in many kinds of exceptions
+        raise_if_unreadable(error, name)
+        raise InputError(f"{name}: damaged, or not a model ({error}); use one of lreid train or lreid zoo") from None

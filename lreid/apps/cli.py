@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from functools import partial
 from importlib import import_module
 
 from lreid import __version__
@@ -83,14 +82,14 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
         reason = "needs Linux or macOS, for their locks, signals and renaming; run it in WSL 2"
         print(f"{prog or f'lreid {name}'}: lreid {name} {reason}", file=sys.stderr)
         return 2
-    return run_tool(parser_of(name, prog), partial(_run, name, words), words)
 
+    def run(args: argparse.Namespace) -> int | None:
+        args.words = words
+        import_module("lreid.classification")  # registers its data sets, which a config or the command line may name
+        status: int | None = import_module(f"lreid.apps.{name}").run(args)
+        return status
 
-def _run(name: str, words: Sequence[str], args: argparse.Namespace) -> int | None:
-    args.words = words
-    import_module("lreid.classification")  # registers its data sets, which a config or the command line may name
-    status: int | None = import_module(f"lreid.apps.{name}").run(args)
-    return status
+    return run_tool(parser_of(name, prog), run, words)
 
 
 def parser_of(name: str, prog: str | None) -> argparse.ArgumentParser:

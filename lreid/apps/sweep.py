@@ -1,4 +1,4 @@
-"""Train several methods, benchmarks, seeds and values of keys; write one table and one plot of learning curves.
+r"""Train several methods, benchmarks, seeds and values of keys; write one table and one plot of learning curves.
 
     lreid sweep --out runs/synthetic-10                     # four methods, three seeds each
     lreid sweep --config configs/benchmarks/synthetic-domains.yaml --out runs/domains
@@ -6,6 +6,17 @@
     lreid sweep --methods dwopp --seeds 0 1 --out runs/slow TRAIN.LR 5e-4
 
 Every combination is one run. A repeated command skips finished runs. A failed run does not stop the other runs.
+
+These commands run the ablations of DwoPP (BMVC 2022); add --config to choose the benchmark:
+
+  Figure 4: (a) the distillation weight, and (b, c) the temperature, in the ranges that the paper states:
+    lreid sweep --methods dwopp --vary METHOD.DISTILLATION_WEIGHT 0.1 0.5 1 2 10 --out runs/weight
+    lreid sweep --methods dwopp dwpp --vary METHOD.TEMPERATURE 0.1 0.5 1 2 10 --out runs/temperature
+  Table 3: separate weights for positive and negative pairs (beta -1 stands for 1 - rho, which is DwPP):
+    lreid sweep --methods decoupled --vary METHOD.ALPHA,METHOD.BETA 0,1 0.1,0.9 0.3,0.7 0.5,0.5 1,0 1,-1 \
+        --out runs/decoupled METHOD.TEMPERATURE 1.0
+  Figure 6: three random orders of the identities:
+    lreid sweep --vary BENCHMARK.ORDER_SEED 0 1 2 --seeds 0 --out runs/orders BENCHMARK.ORDER random
 """
 
 import argparse
@@ -19,22 +30,9 @@ from pathlib import Path
 from lreid.apps.arguments import add_config, checked_config, flag, option, split_pairs
 from lreid.errors import InputError, counted
 
-EPILOG = """These commands run the ablations of DwoPP (BMVC 2022); add --config to choose the benchmark:
-
-  Figure 4: (a) the distillation weight, and (b, c) the temperature, in the ranges that the paper states:
-    lreid sweep --methods dwopp --vary METHOD.DISTILLATION_WEIGHT 0.1 0.5 1 2 10 --out runs/weight
-    lreid sweep --methods dwopp dwpp --vary METHOD.TEMPERATURE 0.1 0.5 1 2 10 --out runs/temperature
-  Table 3: separate weights for positive and negative pairs (beta -1 stands for 1 - rho, which is DwPP):
-    lreid sweep --methods decoupled --vary METHOD.ALPHA,METHOD.BETA 0,1 0.1,0.9 0.3,0.7 0.5,0.5 1,0 1,-1 \\
-        --out runs/decoupled METHOD.TEMPERATURE 1.0
-  Figure 6: three random orders of the identities:
-    lreid sweep --vary BENCHMARK.ORDER_SEED 0 1 2 --seeds 0 --out runs/orders BENCHMARK.ORDER random
-"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid sweep``."""
-    parser.epilog = EPILOG
     add_config(
         parser, "config file for all runs (default: built-in benchmark)", "config keys for all runs, with their values"
     )

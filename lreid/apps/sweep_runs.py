@@ -155,14 +155,15 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
         The table as text, and a dictionary from the folder of each failed run to the reason in one line.
     """
     failed: dict[str, str] = {}
-    running: set[subprocess.Popen[str]] = set()
     gpus = visible_gpus() if jobs > 1 else []
     places: SimpleQueue[str] = SimpleQueue()  # per simultaneous run, the name of a GPU or ""
     for number in range(jobs):
         places.put(gpus[number % len(gpus)] if gpus else "")
     stopping = threading.Event()
-    with StopSignals(), ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(_make, run, jobs, running, places, stopping): run for run in runs}
+    # Nothing is written to the pipe. The runs end when this process closes it, or when the process itself ends.
+    read_end, write_end = os.pipe()
+    with StopSignals(), open(read_end), open(write_end, "w") as leash, ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(_make, run, jobs, read_end, places, stopping): run for run in runs}
         try:
             for number, done in enumerate(as_completed(waiting), start=1):
                 run, reason = waiting[done], done.result()
@@ -173,8 +174,7 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
             stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
             if isinstance(end, Stopped) and end.signal != signal.SIGINT:  # the terminal itself sends Ctrl-C to the runs
-                for process in list(running):
-                    process.terminate()
+                leash.close()
             raise
     finished = [read_results(run.folder) for run in runs if str(run.folder) not in failed]
     if not finished:
@@ -205,9 +205,7 @@ def visible_gpus() -> list[str]:
     return [each.strip() for each in named.split(",")][:count] if named else [str(gpu) for gpu in range(count)]
 
 
-def _make(
-    run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str], stopping: threading.Event
-) -> str:
+def _make(run: PlannedRun, jobs: int, leash: int, places: SimpleQueue[str], stopping: threading.Event) -> str:
     """Train a run in a separate process, and return the error in one line, or "" if there is none."""
     # A killed sweep leaves runs that are just ending, so the next sweep waits for their folders.
     if is_busy(run.folder):
@@ -222,39 +220,31 @@ def _make(
         return str(error)
     place = places.get()
     try:
-        return _in_a_process(run, jobs, running, place)
+        return _in_a_process(run, jobs, leash, place)
     finally:
         places.put(place)
 
 
-def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], gpu: str) -> str:
+def _in_a_process(run: PlannedRun, jobs: int, leash: int, gpu: str) -> str:
     # The run must import the same lreid as this process, whatever the working directory is.
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), PYTHONSAFEPATH="1") | {LEASH: "1"}
     if gpu and run.cfg.DEVICE in ("auto", "cuda"):
         environment["CUDA_VISIBLE_DEVICES"] = gpu
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-    read_end, leash = os.pipe()  # nothing is written to it; the system closes it when this process ends in any way
-    try:
-        with subprocess.Popen(
-            run.command,
-            env=environment,
-            text=True,
-            stdin=read_end,
-            stderr=subprocess.PIPE,
-            stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run also writes a log.txt
-        ) as process:
-            running.add(process)
-            _, message = process.communicate()
-            running.discard(process)
-    finally:
-        os.close(read_end)
-        os.close(leash)
+    process = subprocess.run(
+        run.command,
+        env=environment,
+        text=True,
+        stdin=leash,
+        stderr=subprocess.PIPE,
+        stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run also writes a log.txt
+    )
     if process.returncode == 0:
         return ""
     if process.returncode < 0:
         killer = signal.Signals(-process.returncode)
         hint = " (if the system ran out of memory, lower --jobs)" if killer is signal.SIGKILL else ""
         return f"killed by {killer.name}{hint}"
-    lines = message.strip().splitlines() or [f"exit status {process.returncode}"]
+    lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
     return lines[-1].removeprefix("lreid train: ")

@@ -23,10 +23,10 @@ from lreid.evaluation.test_set import TestSet
 from lreid.loading import load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.report import rendering
-from lreid.report.identities import HARDEST, IdentityKey, Pictures, finished, hardest_identities, most_forgotten
 from lreid.report.page import links_in, write_page
 from lreid.report.plots import Dot, common_box, dot_keys, scatter
 from lreid.report.rendering import Panel, inside, panel
+from lreid.report.sections import HARDEST, IdentityKey, Pictures, finished, hardest_identities, most_forgotten
 from lreid.report.tables import Group, grouped
 from lreid.results import Results, figures_of, read
 from lreid.retrieval.arrays import unit_rows

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from lreid.errors import counted
-from lreid.report import chart_sections
-from lreid.report.identities import Pictures, hardest, identity_forgetting
+from lreid.report import sections
 from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, once, panel, render
+from lreid.report.sections import Pictures, hardest, identity_forgetting
 from lreid.report.tables import (
     RESULT_COLUMNS,
     TRANSFER,
@@ -412,17 +412,17 @@ def _searched(config: dict[str, Any]) -> str | None:
 
 # In the order of a page; for each benchmark, a section is left out if the runs have no values for it.
 SECTIONS = (
-    chart_sections.learning_curves,
+    sections.learning_curves,
     results_matrix,
     past_galleries,
-    chart_sections.gallery_curves,
-    chart_sections.accuracy,
-    chart_sections.accuracy_within_tasks,
-    chart_sections.alignment,
-    chart_sections.forgetting,
-    chart_sections.losses,
-    chart_sections.drift,
-    chart_sections.feature_gradients,
+    sections.gallery_curves,
+    sections.accuracy,
+    sections.accuracy_within_tasks,
+    sections.alignment,
+    sections.forgetting,
+    sections.losses,
+    sections.drift,
+    sections.feature_gradients,
 )
 PICTURED = (identity_forgetting, hardest)  # sections that may have images
 FACTS = (made_by, config_differences, protocol)

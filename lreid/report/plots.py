@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from xml.etree import ElementTree
@@ -45,7 +46,7 @@ class Line(NamedTuple):
 
     Attributes:
         name: name that is shown when the mouse is over a point, and that the filter of a page searches.
-        points: ``(x, y)`` by ascending x; points that are not finite are left out.
+        points: ``(x, y)`` by ascending x, all finite.
         place: number of the line, which determines its colour, marker and dashes.
         band: half the height of the band at each point; empty for a line without a band.
         label: shorter name for legends.
@@ -105,13 +106,13 @@ def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Poin
 
     Args:
         groups: groups of one benchmark, whose order determines their colours.
-        points: function that returns the points of a group's runs. Points whose value is None, and groups without
-            points, are left out.
+        points: function that returns the points of a group's runs. Points whose value is None or not finite (a loss
+            of a run that diverged), and groups without points, are left out.
     """
     lines = []
     for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
         spreads = [(x, *mean_and_std(values)) for x, values in points(group.runs)]
-        measured = [(x, mean, std or 0.0) for x, mean, std in spreads if mean is not None]
+        measured = [(x, mean, std or 0.0) for x, mean, std in spreads if mean is not None and math.isfinite(mean)]
         if measured:
             means, band = tuple((x, mean) for x, mean, _ in measured), tuple(std for *_, std in measured)
             lines.append(Line(group.name, means, place, band, label))
@@ -201,8 +202,8 @@ def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Resu
 
 def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
     """Draw lines in a chart, and return it as an ``<svg>`` element."""
-    lines = tuple(_finite(line) for line in lines)
-    ends = [y + side * half for line in lines for (_, y), half in _banded(line) for side in (-1, 1)]
+    values = [(y, half) for line in lines for (_, y), half in zip(line.points, line.band or repeat(0.0), strict=False)]
+    ends = [y + side * half for y, half in values for side in (-1, 1)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     levels = np.array(TICKER.MaxNLocator(5, steps=(1, 2, 5, 10)).tick_values(low, high if high > low else 1.0))
     levels = levels[levels <= max(axis.y_max, levels[1])]
@@ -225,12 +226,12 @@ def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
     if axis.mark is not None:
         axes.axvline(axis.mark, color=FRAME, linewidth=0.8, linestyle=":")
     _draw(axes, lines, dots=axis.dots)
-    values = {
+    hover = {
         f"line-{place}": [f"{line.label or line.name}: {y:.2f}" for _, y in line.points]
         for place, line in enumerate(lines)
     }
     named = {f"{part}-{place}": line.name for place, line in enumerate(lines) for part in ("line", "band")}
-    return _svg(figure, title, values, named)
+    return _svg(figure, title, hover, named)
 
 
 def scatter(dots: Sequence[Dot], box: tuple[float, float, float, float], title: str) -> Markup:
@@ -278,7 +279,7 @@ def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
 
 def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
     """Draw lines and bands; in an SVG, the n-th line is the element ``line-n``, and its band is ``band-n``."""
-    for number, line in enumerate(map(_finite, lines)):
+    for number, line in enumerate(lines):
         x, y = np.array(line.points, dtype=float).reshape(-1, 2).T
         colour = f"C{line.place % LINE_COLOURS}"
         marker = MARKERS[line.place // LINE_COLOURS % len(MARKERS)] if dots or len(x) == 1 else ""
@@ -287,18 +288,6 @@ def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
         if any(line.band):
             band = np.array(line.band)
             axes.fill_between(x, y - band, y + band, color=colour, alpha=0.15, linewidth=0, gid=f"band-{number}")
-
-
-def _banded(line: Line) -> list[tuple[Point, float]]:
-    """Pair each point of a line with half the height of the band at this point; 0 for a line without a band."""
-    return list(zip(line.points, line.band or [0.0] * len(line.points), strict=True))
-
-
-def _finite(line: Line) -> Line:
-    """Return a line without the points that are not finite."""
-    measured = [(point, half) for point, half in _banded(line) if math.isfinite(point[1])]
-    band = tuple(half for _, half in measured) if line.band else ()
-    return line._replace(points=tuple(point for point, _ in measured), band=band)
 
 
 def _figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:

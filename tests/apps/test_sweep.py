@@ -118,8 +118,11 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 runpy.run_module("lreid", run_name="__main__")
             self.returncode = end.value.code
 
-        def communicate(self) -> tuple[None, str]:
+        def communicate(self, *_: Any, **__: Any) -> tuple[None, str]:
             return None, self.errors.getvalue()
+
+        def poll(self) -> Any:
+            return self.returncode
 
     def started(command: list[str], **options: Any) -> Any:
         return Here(command) if command[0] == sys.executable else process(command, **options)  # git

@@ -1,7 +1,7 @@
 import pytest
 from markupsafe import Markup
 
-from lreid.report import chart_sections
+from lreid.report import sections
 
 
 @pytest.fixture
@@ -13,5 +13,5 @@ def charted(monkeypatch):
         charts[title.partition(" by ")[0]] = lines
         return Markup("<svg></svg>")
 
-    monkeypatch.setattr(chart_sections, "line_chart", note)
+    monkeypatch.setattr(sections, "line_chart", note)
     return charts

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lreid.report import write_page
-from lreid.report.identities import Pictures, fate, identity_forgetting, most_forgotten
 from lreid.report.rendering import Match, RankedQuery, Tile
+from lreid.report.sections import Pictures, fate, identity_forgetting, most_forgotten
 from lreid.report.tables import grouped
 
 TILE = Tile(b"jpeg", "a.jpg", ("id 7",))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lreid.report.chart_sections import gallery_figures
+from lreid.report.sections import gallery_figures
 from lreid.results import summarise_run, task_changes
 
 
