@@ -25,7 +25,7 @@ from lreid.evaluation.test_set import ListedTest, TestSet
 from lreid.loading import load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
-from lreid.report.rendering import Match, RankedQuery, RankedSection, Tile, Verdict, thumbnail, write_ranked
+from lreid.report.rendering import Match, Panel, RankedQuery, Tile, Verdict, ranked_panel, thumbnail, write_ranked
 from lreid.report.tables import number
 from lreid.results import METRICS, figures_of
 from lreid.retrieval.protocols import average_evaluations
@@ -98,18 +98,18 @@ def score_checkpoints(
 
 def _scored(
     suite: _Suite, checkpoints: dict[str, Path], extras: Collection[Measurement], blur: bool
-) -> tuple[dict[str, Any], list[RankedSection]]:
+) -> tuple[dict[str, Any], list[Panel]]:
     """Return the content of ``test.json``, and page sections with the last checkpoint's hardest queries."""
     queries = _queries_of_all(suite, checkpoints) if "cross_model" in extras else {}
     rows: list[dict[str, Any]] = []
     columns: dict[str, list[list[dict[str, float]]]] = {test.name: [] for test in suite.tests}
     hardest, sections, last = {}, [], list(checkpoints)[-1]
-    for name, model, test, features, of_all in _extracted(suite, checkpoints, queries):
+    for name, model, test, features in _extracted(suite, checkpoints, queries):
         of = {"checkpoint": name, "model": fingerprint(model), "test": test.name}
         scored = _rows(suite, test, features, extras)
         rows += [of | row for row in scored]
         logger.info("%s on %s: mAP %s", name, test.name, number(scored[0]["mAP"]))
-        scores = (score(test, (queries_of_one, features[1])) for queries_of_one in of_all)
+        scores = (score(test, (query, features[1])) for query in queries.get(test.name, {}).values())
         columns[test.name].append([figures_of(average_evaluations(each)) for each in scores])
         if name == last:
             rankings = hardest_rankings(test, features, count=SHOWN)
@@ -122,11 +122,16 @@ def _scored(
         "ap": suite.cfg.EVAL.AP,
         "tests": [described(test) for test in suite.loaded],
         "rows": rows,
-        "cross_model": _matrices(columns, list(queries)),
+        "cross_model": _matrices(columns, list(checkpoints)) if queries else [],
         "hardest": hardest,
         "notes": _notes(rows, suite),
     }
     return results, sections
+
+
+def ready(path: Path, device: str = "auto") -> Embedder:
+    """Load a model onto a device of this machine, with the memory format in which convolutions are fastest."""
+    return load_model(path, device).to(memory_format=torch.channels_last)
 
 
 class _Suite:
@@ -136,9 +141,6 @@ class _Suite:
         self.cfg, self.tests = cfg, tests
         self.device, self.index = pick_device(cfg.DEVICE), index_of(cfg)
         self.evaluators: dict[tuple[int, int], Evaluator] = {}
-
-    def ready(self, path: Path) -> Embedder:
-        return load_model(path, self.cfg.DEVICE).to(memory_format=torch.channels_last)
 
     def evaluator(self, model: Embedder) -> Evaluator:
         size = (model.height, model.width)
@@ -170,15 +172,17 @@ def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence
     return [folders_test(*images, Pattern(cfg.DATA.PATTERN) if cfg.DATA.PATTERN else None)]
 
 
-def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:
-    """Return the query features (Q, D) of every test set, extracted by every model."""
+def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, dict[str, np.ndarray]]:
+    """Return for every test set the query features (Q, D) by every model."""
     # Queries come before galleries, so that only one gallery at a time is in memory.
-    queries = {}
+    queries: dict[str, dict[str, np.ndarray]] = {test.name: {} for test in suite.tests}
+    widths = {}
     for name, path in checkpoints.items():
-        model = suite.ready(path)
+        model = ready(path, suite.cfg.DEVICE)
         evaluator = suite.evaluator(model)
-        queries[name] = [evaluator.extract(model, test.query) for test in evaluator.tests]
-    widths = {name: features[0].shape[1] for name, features in queries.items()}
+        widths[name] = model.dim
+        for test in evaluator.tests:
+            queries[test.name][name] = evaluator.extract(model, test.query)
     if len(set(widths.values())) > 1:
         lengths = ", ".join(f"{name} {width}" for name, width in widths.items())
         raise InputError(f"--cross-model: features of different lengths cannot be compared ({lengths})")
@@ -186,17 +190,15 @@ def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, li
 
 
 def _extracted(
-    suite: _Suite, checkpoints: dict[str, Path], queries: dict[str, list[np.ndarray]]
-) -> Iterator[tuple[str, Embedder, TestSet, Features, list[np.ndarray]]]:
-    """Yield each pair of model and test set, with the model's features and the query features of all models."""
+    suite: _Suite, checkpoints: dict[str, Path], queries: dict[str, dict[str, np.ndarray]]
+) -> Iterator[tuple[str, Embedder, TestSet, Features]]:
+    """Yield each pair of model and test set, with the features that are not among ``queries`` extracted now."""
     for name, path in checkpoints.items():
-        model = suite.ready(path)
+        model = ready(path, suite.cfg.DEVICE)
         evaluator = suite.evaluator(model)
-        for place, test in enumerate(evaluator.tests):
-            parts = [test.query, test.gallery][bool(queries) :]
-            features = [evaluator.extract(model, each) for each in parts]
-            query, gallery = [queries[name][place], *features] if queries else features
-            yield name, model, test, (query, gallery), [each[place] for each in queries.values()]
+        for test in evaluator.tests:
+            query = queries[test.name][name] if queries else evaluator.extract(model, test.query)
+            yield name, model, test, (query, evaluator.extract(model, test.gallery))
 
 
 def _rows(suite: _Suite, test: TestSet, features: Features, extras: Collection[Measurement]) -> list[dict[str, Any]]:
@@ -237,7 +239,6 @@ def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str
         {"test": test, "checkpoints": models}
         | {metric: [[column[row][metric] for column in matrix] for row in range(len(models))] for metric in MATRICES}
         for test, matrix in columns.items()
-        if models
     ]
 
 
@@ -255,7 +256,7 @@ def _hardest(test: TestSet, rankings: Sequence[Ranking]) -> list[dict[str, Any]]
     ]
 
 
-def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequence[RankedSection]) -> None:
+def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequence[Panel]) -> None:
     """Write ``ranked.html`` with the rankings of a checkpoint."""
     kind = "cosine similarity" if results["metric"] == "cosine" else "distance"
     intro = [
@@ -264,8 +265,10 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
         f"Below each image are rank, {kind}, identity and camera. If the first image of the query's identity ranks "
         "lower, it is shown after a line.",
     ]
-    title = f"Ranked images, {name}"
-    write_ranked(out / "ranked.html", title, intro, sections, links=_links(out))
+    links = [("test.json", "test.json")]
+    if (out.resolve() / "../../report.html").exists():  # the folder is in that of a run
+        links.append(("report", "../../report.html"))
+    write_ranked(out / "ranked.html", f"Ranked images, {name}", intro, sections, links=links)
 
 
 def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
@@ -286,16 +289,10 @@ def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
 def _named(paths: Sequence[Path]) -> dict[str, Path]:
     """Return the checkpoints by name, where names are as short as possible but different."""
     runs = [path.parent.parent if path.parent.name == "checkpoints" else path.parent for path in paths]
-    candidates: tuple[Callable[[Path, Path], str], ...] = (
-        lambda path, _: path.stem,
-        lambda path, run: f"{run.resolve().name}/{path.stem}",
-        lambda path, _: str(path),
-    )
-    for name in candidates:
-        names = {name(path, run): path for path, run in zip(paths, runs, strict=True)}
-        if len(names) == len(paths):
-            break
-    return names
+    short = [path.stem for path in paths]
+    with_run = [f"{run.resolve().name}/{name}" for run, name in zip(runs, short, strict=True)]
+    names = next((each for each in (short, with_run) if len(set(each)) == len(paths)), list(map(str, paths)))
+    return dict(zip(names, paths, strict=True))
 
 
 def _test_config(
@@ -321,13 +318,6 @@ def _short(path: Path) -> str:
     """Name a folder or file by the last two parts of its path."""
     path = path.resolve()
     return f"{path.parent.name}-{path.stem}".strip("-")
-
-
-def _links(out: Path) -> list[tuple[str, str]]:
-    """Return links from the page of a test to ``test.json`` and to the report of the run."""
-    report = out.resolve().parents[1] / "report.html" if len(out.resolve().parents) > 1 else None
-    in_run = report is not None and report.exists()
-    return [("test.json", "test.json"), *([("report", "../../report.html")] if in_run else [])]
 
 
 def _default_folder(checkpoint: Path) -> Path:
@@ -389,7 +379,7 @@ def page_section(
     metrics: Mapping[str, float],
     blur: bool,
     look: Callable[[str], np.ndarray] = read_image,
-) -> RankedSection:
+) -> Panel:
     """Create a page section with the hardest queries of a test set, and the first images of their rankings."""
     shown = Shown(test, blur, look)
     height, width = read_image(shown.query[0].path).shape[:2]
@@ -398,4 +388,4 @@ def page_section(
         f"{figures}. {counted(len(shown.query), 'query')}, {counted(len(shown.gallery), 'gallery image')}; "
         f"the {len(rankings)} hardest queries."
     )
-    return RankedSection(test.name, note, [shown.ranking(each) for each in rankings], wide=width > height)
+    return ranked_panel(test.name, note, [shown.ranking(each) for each in rankings], wide=width > height)

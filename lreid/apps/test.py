@@ -30,12 +30,8 @@ from lreid.errors import InputError
 if TYPE_CHECKING:
     from lreid.apps.checkpoint_test import Measurement
 
-MEASUREMENTS: tuple["Measurement", ...] = (
-    "adapt_norm",
-    "rerank",
-    "expand",
-    "cross_model",
-)  # options that add measurements
+# Options that add measurements.
+MEASUREMENTS: tuple["Measurement", ...] = ("adapt_norm", "rerank", "expand", "cross_model")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

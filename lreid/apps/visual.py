@@ -4,7 +4,7 @@ Making these images needs the checkpoints and the data of the run, unlike :mod:`
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from lreid.apps.checkpoint_test import Shown, page_section
+from lreid.apps.checkpoint_test import Shown, page_section, ready
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import task_checkpoints
 from lreid.config import ARGUMENTS
@@ -20,7 +20,7 @@ from lreid.data.images import read_image
 from lreid.errors import naming_keys
 from lreid.evaluation.scoring import hardest_rankings, score
 from lreid.evaluation.test_set import TestSet
-from lreid.loading import load_model, model_config
+from lreid.loading import model_config
 from lreid.models.embedder import Embedder
 from lreid.report import rendering
 from lreid.report.page import links_in, write_page
@@ -59,7 +59,7 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
     """
     cfg = model_config(run)
     checkpoints = task_checkpoints(run / "checkpoints")
-    models = {f"after task {task}": _on_device(checkpoints[task]) for task in list(checkpoints)[-2:]}
+    models = {f"after task {task}": ready(checkpoints[task]) for task in list(checkpoints)[-2:]}
     model = next(reversed(models.values()))
     evaluator = evaluator_of(cfg, benchmark_of(cfg))
 
@@ -69,17 +69,18 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
         metrics = figures_of(average_evaluations(score(test, features)))
         hardest = hardest_rankings(test, features, count=RANKINGS)
         shown = page_section(test, hardest, metrics, blur)
-        rankings.append(replace(shown, title=f"Ranked matches, {test.name}"))
-        if (attended := _Attended(model)).has_maps:
-            shown = page_section(test, hardest[:LOOKED_INTO], metrics, blur, look=attended)
+        rankings.append(shown._replace(title=f"Ranked matches, {test.name}"))
+        blank = torch.zeros(1, 3, model.height, model.width, device=model.mean.device)
+        if activation_maps(model, blank) is not None:
+            shown = page_section(test, hardest[:LOOKED_INTO], metrics, blur, look=partial(_attended, model))
             note = (
                 "The same images, bright where the last feature map has a large norm (Euclidean, over its channels; "
                 "scaled per image from the smallest to the largest). The maps show where the features are strong, "
                 "but not why an image has its rank."
             )
-            rankings.append(replace(shown, title=f"Activation maps, {test.name}", note=note))
+            rankings.append(shown._replace(title=f"Activation maps, {test.name}", note=note))
         maps.append(_feature_maps(test, models))
-    return [*map(rendering.ranked_panel, rankings), *maps]
+    return [*rankings, *maps]
 
 
 def images_of_runs(folders: Sequence[Path], runs: Sequence[Results], *, blur: bool) -> tuple[list[Panel], Pictures]:
@@ -124,7 +125,7 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
                 for pid, row in chosen[-1].items():
                     faces.setdefault((benchmark, each.test.name, pid), each.tile(each.query[row]))
             for task, path in checkpoints.items() if forgotten else ():
-                model = _on_device(path)
+                model = ready(path)
                 for each, rows in zip(shown, chosen, strict=True):
                     people = {row: pid for pid, row in rows.items() if (each.test.name, pid) in forgotten}
                     if not people:
@@ -191,19 +192,12 @@ def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
     return np.split(points, np.cumsum([len(each) for each in features])[:-1]), share
 
 
-class _Attended:
-    """Read an image by its path, and draw the activation map of a model over it."""
-
-    def __init__(self, model: Embedder) -> None:
-        self.model = model
-        blank = torch.zeros(1, 3, model.height, model.width, device=model.mean.device)
-        self.has_maps = activation_maps(model, blank) is not None
-
-    def __call__(self, path: str) -> np.ndarray:
-        fitted = read_image(path, height=self.model.height, width=self.model.width)
-        heat = activation_maps(self.model, self.model.normalise(torch.from_numpy(fitted)[None]))
-        image = read_image(path)
-        return image if heat is None else overlay(image, heat[0])
+def _attended(model: Embedder, path: str) -> np.ndarray:
+    """Read an image, and draw the activation map of a model over it."""
+    fitted = read_image(path, height=model.height, width=model.width)
+    heat = activation_maps(model, model.normalise(torch.from_numpy(fitted)[None]))
+    image = read_image(path)
+    return image if heat is None else overlay(image, heat[0])
 
 
 def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
@@ -238,8 +232,3 @@ def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
     legend += dot_keys([names.camera(camera) for camera in cameras], shapes=True)
     title = f"Map of features, {test.name}"
     return panel("charts.html", title, note, legend=legend, charts=charts, table=None)
-
-
-def _on_device(checkpoint: Path) -> Embedder:
-    """Load a checkpoint's network onto a device of this machine, because the run may have used another machine."""
-    return load_model(checkpoint).to(memory_format=torch.channels_last)

@@ -14,7 +14,7 @@ from lreid.data.images import read_image
 from lreid.errors import InputError, counted
 from lreid.gallery.gallery import Matches
 from lreid.gallery.named_gallery import name_of
-from lreid.report.rendering import Match, RankedQuery, RankedSection, Tile, Verdict, anchor, thumbnail, write_ranked
+from lreid.report.rendering import Match, RankedQuery, Tile, Verdict, anchor, ranked_panel, thumbnail, write_ranked
 from lreid.utils.files import list_folder, write_text
 
 PAGE_BYTES = 1_500_000  # maximum size of the images on a page
@@ -169,7 +169,7 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
     links += [(f"page {each}", _page_name(each)) for each in range(1, len(pages) + 1) if pages[1:]]
     wide = is_wide(listed[0][1]["image"])
     for number, page in enumerate(pages, 1):
-        sections = [RankedSection(OUTCOMES[outcome], "", rankings, wide) for outcome, rankings in page.items()]
+        sections = [ranked_panel(OUTCOMES[outcome], "", rankings, wide) for outcome, rankings in page.items()]
         title = f"Matches in {Path(results['gallery']).name}" + (f", page {number} of {len(pages)}" * bool(pages[1:]))
         write_ranked(out / _page_name(number), title, [*summary(results), _note(results)], sections, links=links)
     for old in list_folder(out, "matches-*.html"):

@@ -13,18 +13,7 @@ from lreid.errors import counted
 from lreid.gallery.findings import findings, is_wide, ranked_query, too_few
 from lreid.gallery.gallery import Matches
 from lreid.gallery.release_check import ModelComparison, Ranked
-from lreid.report.rendering import (
-    Cell,
-    Panel,
-    RankedQuery,
-    RankedSection,
-    Table,
-    TableRow,
-    anchored,
-    panel,
-    ranked_panel,
-    render,
-)
+from lreid.report.rendering import Cell, Panel, RankedQuery, Table, TableRow, panel, ranked_panel, write_ranked
 from lreid.report.tables import duration, number
 from lreid.retrieval.ranking import ranking_of
 from lreid.utils.files import write_text
@@ -61,11 +50,10 @@ def write_check(comparison: ModelComparison, out: Path, *, blur: bool = False) -
             rankings = _examples(comparison, people[:MOST_PEOPLE], changed, blur)
             count = f"{MOST_PEOPLE} of these people" if len(people) > MOST_PEOPLE else "Each of these people"
             note = f"{count} with one query, today and with the new model ({chosen['way']}); People lists all of them."
-            panels.append(ranked_panel(RankedSection(f"{title}: {len(people)}", note, rankings, wide)))
+            panels.append(ranked_panel(f"{title}: {len(people)}", note, rankings, wide))
     panels += [*_groups(results, "camera", "Cameras"), *_groups(results, "enrolment", "Enrolment"), *_people(results)]
     title = f"{_word(results).capitalize()}: {results['new_model']} for {Path(results['gallery']).name}"
-    page = render("ranked.html", title=title, intro=_intro(results, verdict), links=[], panels=anchored(panels))
-    write_text(out / PAGE, page)
+    write_ranked(out / PAGE, title, _intro(results, verdict), panels)
     return verdict
 
 

@@ -189,47 +189,25 @@ class RankedQuery:
     matches: Sequence[Match]
 
 
-@dataclass(frozen=True)
-class RankedSection:
-    """Rankings that are shown together.
-
-    Attributes:
-        note: line below the heading.
-        wide: whether images are wider than high, as for vehicles.
-    """
-
-    title: str
-    note: str
-    rankings: Sequence[RankedQuery]
-    wide: bool = False
-
-
 def write_ranked(
-    path: Path,
-    title: str,
-    intro: Sequence[str],
-    sections: Sequence[RankedSection],
-    *,
-    links: Sequence[tuple[str, str]] = (),
+    path: Path, title: str, intro: Sequence[str], sections: Sequence[Panel], *, links: Sequence[tuple[str, str]] = ()
 ) -> None:
     """Write a page of rankings, atomically.
 
     Args:
         path: path of the page.
         intro: lines below the heading.
-        sections: rankings.
+        sections: sections of the page, see :func:`ranked_panel`.
         links: text and address of each link.
     """
-    panels = anchored(map(ranked_panel, sections))
-    write_text(path, render("ranked.html", title=title, intro=intro, links=links, panels=panels))
+    write_text(path, render("ranked.html", title=title, intro=intro, links=links, panels=anchored(sections)))
 
 
-def ranked_panel(section: RankedSection) -> Panel:
-    """Make the section of a page that contains the rankings and a legend of their verdicts."""
-    verdicts = {match.verdict for each in section.rankings for match in each.matches}
+def ranked_panel(title: str, note: str, rankings: Sequence[RankedQuery], wide: bool = False) -> Panel:
+    """Make a section of rankings with a legend of their verdicts; ``wide`` as in :class:`Panel`."""
+    verdicts = {match.verdict for each in rankings for match in each.matches}
     used = [verdict for verdict in VERDICTS if verdict in verdicts]
-    body = render("rankings.html", verdicts=VERDICTS, used=used, rankings=section.rankings)
-    return Panel(section.title, section.note, body, section.wide)
+    return Panel(title, note, render("rankings.html", verdicts=VERDICTS, used=used, rankings=rankings), wide)
 
 
 def thumbnail(image: np.ndarray, *, blur: bool = False) -> bytes:

@@ -106,28 +106,19 @@ def test_invalid_run_is_refused_before_training(tmp_path: Path, arguments: dict[
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the runs that were made; within this process, which saves importing torch again."""
     folders = []
-    process = sweep_runs.subprocess.Popen
+    process = subprocess.run
 
-    class Here(contextlib.nullcontext):
-        def __init__(self, command: list[str]) -> None:
-            super().__init__(self)
-            folders.append(Path(command[command.index("--out") + 1]).name)
-            assert command[:4] == [sys.executable, "-m", "lreid", "train"]
-            monkeypatch.setattr(sys, "argv", command[2:])
-            with contextlib.redirect_stderr(io.StringIO()) as self.errors, pytest.raises(SystemExit) as end:
-                runpy.run_module("lreid", run_name="__main__")
-            self.returncode = end.value.code
+    def run_here(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        if command[0] != sys.executable:  # git
+            return process(command, **options)
+        folders.append(Path(command[command.index("--out") + 1]).name)
+        assert command[:4] == [sys.executable, "-m", "lreid", "train"]
+        monkeypatch.setattr(sys, "argv", command[2:])
+        with contextlib.redirect_stderr(io.StringIO()) as errors, pytest.raises(SystemExit) as end:
+            runpy.run_module("lreid", run_name="__main__")
+        return subprocess.CompletedProcess(command, end.value.code, stderr=errors.getvalue())
 
-        def communicate(self, *_: Any, **__: Any) -> tuple[None, str]:
-            return None, self.errors.getvalue()
-
-        def poll(self) -> Any:
-            return self.returncode
-
-    def started(command: list[str], **options: Any) -> Any:
-        return Here(command) if command[0] == sys.executable else process(command, **options)  # git
-
-    monkeypatch.setattr(sweep_runs.subprocess, "Popen", started)
+    monkeypatch.setattr(sweep_runs.subprocess, "run", run_here)
     return folders
 
 

@@ -11,16 +11,7 @@ import pytest
 from page_layout import WIDTHS, layout_faults
 
 from lreid.report import write_page
-from lreid.report.rendering import (
-    Match,
-    RankedQuery,
-    RankedSection,
-    Tile,
-    inside,
-    ranked_panel,
-    thumbnail,
-    write_ranked,
-)
+from lreid.report.rendering import Match, RankedQuery, Tile, inside, ranked_panel, thumbnail, write_ranked
 from lreid.report.tables import grouped
 
 COMMAND = "python tools/train.py SEED 0 METHOD.A_KEY_WITH_A_NAME_THAT_IS_AS_LONG_AS_A_NAME_CAN_BE 0.123456789"
@@ -200,7 +191,7 @@ def test_images_are_not_rendered_before_their_section_opens(browser: Any, tmp_pa
     tile = Tile(thumbnail(np.full((64, 32, 3), 128, np.uint8)), "a.jpg", ("id 1",))
     matches = [Match(place + 1, "0.5", "wrong", tile) for place in range(400)]
     sections = [
-        RankedSection(name, "", [RankedQuery(tile, name, matches)]) for name in ("first", "second", "third", "fourth")
+        ranked_panel(name, "", [RankedQuery(tile, name, matches)]) for name in ("first", "second", "third", "fourth")
     ]
     write_ranked(tmp_path / "ranked.html", "Many", [], sections)
     page = browser.new_page(viewport={"width": 1366, "height": 800})
@@ -227,8 +218,8 @@ def test_repeated_images_are_stored_once(browser: Any, results: Any, tmp_path: P
     ]
     matches = [Match(place + 1, "0.5", "wrong", tile) for place, tile in enumerate(tiles)]
     runs = [results(rows=4, method=f"method_{number}", shift=number) for number in range(12)]
-    found = [RankedSection(name, "", [RankedQuery(tiles[0], "", matches)]) for name in ("plaza", "mall")]
-    more = [inside(f"Images, {each.method}", each.name, list(map(ranked_panel, found))) for each in grouped(runs)]
+    found = [ranked_panel(name, "", [RankedQuery(tiles[0], "", matches)]) for name in ("plaza", "mall")]
+    more = [inside(f"Images, {each.method}", each.name, found) for each in grouped(runs)]
     write_page(tmp_path / "many.html", runs, more=more)
     assert (tmp_path / "many.html").read_text().count("base64,") == len(tiles)  # of 12 x 2 x 31 images
     page = browser.new_page(viewport={"width": wide, "height": 800})

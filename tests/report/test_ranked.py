@@ -12,8 +12,8 @@ from lreid.report.rendering import (
     VERDICTS,
     Match,
     RankedQuery,
-    RankedSection,
     Tile,
+    ranked_panel,
     thumbnail,
     write_ranked,
 )
@@ -25,7 +25,7 @@ def noise(height: int, width: int) -> np.ndarray:
 
 def page(tmp_path: Path, *matches: Match, **options: object) -> str:
     query = Tile(thumbnail(noise(8, 4)), "q.jpg", ("id 1", "cam <2>"))
-    section = RankedSection("north & south", "mAP 3.0", [RankedQuery(query, "AP 3.0 %", matches)], **options)
+    section = ranked_panel("north & south", "mAP 3.0", [RankedQuery(query, "AP 3.0 %", matches)], **options)
     write_ranked(tmp_path / "page.html", "A <title>", ["line one"], [section])
     return (tmp_path / "page.html").read_text()
 
