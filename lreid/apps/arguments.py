@@ -8,7 +8,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
@@ -19,7 +19,6 @@ from lreid.errors import InputError, naming_keys
 if TYPE_CHECKING:
     from lreid.config_keys import Config
 
-LONGEST_MESSAGE = 2000  # maximum number of characters of an error message
 ELSEWHERE = ("hub:", "milvus:")  # prefixes of models and galleries that are not files
 DEVICE = "device of the computation: auto, cpu, cuda, cuda:1 …"
 
@@ -80,6 +79,17 @@ def flag(parser: Any, name: str, about: str) -> None:
     parser.add_argument(name, action="store_true", help=about)
 
 
+def subcommand(commands: Any, run: Callable[[argparse.Namespace], Any], what: str) -> argparse.ArgumentParser:
+    """Add the subcommand of a function, which has its name after an underscore; the function is ``args.run_command``.
+
+    Args:
+        what: meaning of the subcommand.
+    """
+    parser: argparse.ArgumentParser = commands.add_parser(run.__name__.strip("_").replace("_", "-"), help=what)
+    parser.set_defaults(run_command=run)
+    return parser
+
+
 def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config keys with their values") -> None:
     """Add ``--config``, a list of files, and ``overrides``, a list of ``KEY VALUE`` pairs.
 
@@ -106,13 +116,11 @@ def split_pairs(words: Sequence[str], start: int = 0) -> tuple[list[str], list[s
 
 
 def one_line(message: str) -> str:
-    r"""Return a message as one short line, in which line ends and terminal codes of names and values are replaced.
+    r"""Return a message as one line, in which line ends and terminal codes of names and values are replaced.
 
     Bytes of file names that cannot be decoded are printed as ``\udcff``.
     """
     message = message.encode(errors="backslashreplace").decode()
-    if len(message) > LONGEST_MESSAGE:
-        message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 2 :]}"
     return " ".join("".join(each if each.isprintable() else " " for each in message).split())
 
 

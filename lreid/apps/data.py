@@ -14,12 +14,12 @@ The exit status of check and prepare is 2 if a data set is not complete.
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lreid.apps.arguments import flag, option
+from lreid.apps.arguments import flag, option, subcommand
 from lreid.errors import InputError, counted, naming_keys
 
 if TYPE_CHECKING:
@@ -33,26 +33,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands of ``lreid data`` and their options."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, what: str, names: str, about: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=what)
-        sub.set_defaults(action=name)
-        sub.add_argument("names", nargs="*" if name == "list" else "+", metavar=names, help=about)
-        if name != "from-tracks":
+    def command(
+        run: Callable[[argparse.Namespace], None], what: str, names: str, about: str
+    ) -> argparse.ArgumentParser:
+        sub = subcommand(commands, run, what)
+        sub.add_argument("names", nargs="*" if run is _list else "+", metavar=names, help=about)
+        if run is not _from_tracks:
             option(sub, "--root DIR", ROOT, Path("datasets"))
         return sub
 
     data_sets = "names of data sets, as in BENCHMARK.TRAIN"
-    command("list", "list data sets and their folders", "NAME", f"{data_sets} (default: all)")
+    command(_list, "list data sets and their folders", "NAME", f"{data_sets} (default: all)")
     check = command(
-        "check", "compare data sets with their published counts", "NAME", f"{data_sets}, or folders, or CSV files"
+        _check, "compare data sets with their published counts", "NAME", f"{data_sets}, or folders, or CSV files"
     )
     option(check, "--pattern P", PATTERN, "")
-    prepare = command("prepare", "unpack archives, and convert images if needed", "NAME", data_sets)
+    prepare = command(_prepare, "unpack archives, and convert images if needed", "NAME", data_sets)
     archives = "zip or tar file to unpack; repeat the option for more (default: archives in the data set's folder)"
     option(prepare, "--archive FILE", archives, [], type=Path)
     option(prepare, "--frames N", "frames to unpack per tracklet, for data sets of tracklets (default: 16)", 0)
     about = "video files, or folders in the layout of MOT Challenge or MTMC"
-    _add_tracks(command("from-tracks", "cut images of people out of videos", "VIDEO", about))
+    _add_tracks(command(_from_tracks, "cut images of people out of videos", "VIDEO", about))
 
 
 def _add_tracks(tracks: argparse.ArgumentParser) -> None:
@@ -72,8 +73,7 @@ def _add_tracks(tracks: argparse.ArgumentParser) -> None:
 @naming_keys(pattern="--pattern", root="--root")
 def run(args: argparse.Namespace) -> None:
     """Run the chosen command."""
-    actions = {"list": _list, "check": _check, "prepare": _prepare, "from-tracks": _cut}
-    actions[args.action](args)
+    args.run_command(args)
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -124,7 +124,7 @@ def _require_complete(findings: "Sequence[Finding]") -> None:
         raise InputError(f"not complete: {', '.join(wrong)}")
 
 
-def _cut(args: argparse.Namespace) -> None:
+def _from_tracks(args: argparse.Namespace) -> None:
     from lreid.data.tracks import Choice, from_tracks
 
     choice = Choice(args.every, args.most, args.min_height, args.min_sharpness, args.classes)

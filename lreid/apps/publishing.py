@@ -1,6 +1,5 @@
 """Publish trained models in a zoo, and verify the metrics on their cards."""
 
-import argparse
 import hashlib
 import logging
 from collections.abc import Sequence
@@ -29,10 +28,8 @@ from lreid.retrieval.protocols import pair_scores, threshold_for
 from lreid.retrieval.scores import cosines_of
 from lreid.training.run_config import command_of
 from lreid.utils.devices import pick_device
-from lreid.zoo.card import BUNDLED, NAME, Card, cards, find
-from lreid.zoo.catalogue import describe
+from lreid.zoo.card import BUNDLED, NAME, Card, find
 from lreid.zoo.hosted import Published
-from lreid.zoo.hub import hub_of, upload
 from lreid.zoo.names import PREFIX
 from lreid.zoo.weights import weights_in_place, write_entry
 
@@ -52,44 +49,6 @@ Figures = dict[str, dict[str, Any]]
 
 class ImagesElsewhere(InputError):
     """The images on which a card was measured are not part of lreid and were not found."""
-
-
-def verify_cards(args: argparse.Namespace) -> None:
-    """Measure all models or the named model, and compare the metrics with the cards."""
-    faults = []
-    for card in [_card(args.name)] if args.name else cards():
-        try:
-            figures, wrong = verify(card)
-        except ImagesElsewhere as error:
-            if args.name:
-                raise
-            print(f"not measured: {error}", flush=True)
-            continue
-        for gallery, each in figures.items():
-            print(f"{card.name:28} {gallery:12} mAP {each['mAP']:.2f}  Rank-1 {each['rank1']:.2f}", flush=True)
-        faults += [f"{card.name}: {fault}" for fault in wrong]
-    if faults:
-        raise InputError(f"{'; '.join(faults)}; publish the model again, or find out what has changed")
-    print("all figures equal those on the cards")
-
-
-def publish_run(args: argparse.Namespace) -> None:
-    """Publish the checkpoint of a run as an entry of the zoo."""
-    if args.hub and not args.out:
-        raise InputError("--hub: needs --out DIR, a folder for a copy of the uploaded entry")
-    hub = hub_of(args.hub) if args.hub else None  # here, so that a wrong name or token is reported before the work
-    options = {key: getattr(args, key) for key in ("licence", "title", "start_only", "trained_on", "limits", "half")}
-    card = publish(args.run, args.name, **options, urls=args.url, folder=args.out or BUNDLED)
-    print(describe(card))
-    if args.hub:
-        print(f"uploaded: {upload(card, args.hub, hub)}")
-
-
-def _card(name: str) -> Card:
-    entry = find(name)
-    if isinstance(entry, Published):
-        raise InputError(f"{PREFIX}{entry.name}: is a third-party model without figures measured by lreid")
-    return entry
 
 
 def publish(

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lreid.apps.arguments import DEVICE, flag, option, require_device, require_model, require_path
+from lreid.apps.arguments import DEVICE, flag, option, require_device, require_model, require_path, subcommand
 from lreid.errors import counted, naming_keys
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def _command(
     commands: Any, run: Callable[[argparse.Namespace], int | None], what: str, images: str = "", *, model: str = ""
 ) -> argparse.ArgumentParser:
     """Add the command of a function, with a gallery, images and a model (``required`` or ``optional``) as arguments."""
-    sub: argparse.ArgumentParser = commands.add_parser(run.__name__.removeprefix("_"), help=what)
-    sub.set_defaults(run_command=run)
+    sub = subcommand(commands, run, what)
     sub.add_argument("gallery", metavar="GALLERY", help="gallery file, milvus:FILE.db or milvus:http://host:port/NAME")
     if images:
         sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
@@ -119,8 +118,7 @@ def _add_query(commands: Any) -> None:
 
 
 def _add_compare(commands: Any) -> None:
-    compare = commands.add_parser("compare", help="report whether images show the same identity")
-    compare.set_defaults(run_command=_compare)
+    compare = subcommand(commands, _compare, "report whether images show the same identity")
     compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more images, compared in pairs")
     option(compare, "--gallery GALLERY", "use the model and the threshold of this gallery")
     model = "model (default: that of --gallery, or else zoo:people for upright images and zoo:vehicles for others)"

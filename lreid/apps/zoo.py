@@ -15,7 +15,7 @@ weights. LREID_ZOO_MIRROR is an address from which lreid first tries to download
 import argparse
 from pathlib import Path
 
-from lreid.apps.arguments import flag, option
+from lreid.apps.arguments import flag, option, subcommand
 from lreid.errors import InputError
 
 
@@ -23,12 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid zoo``."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, what: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=what)
-        sub.set_defaults(action=name)
-        return sub
-
-    sub = command("list", "list all models, including third-party checkpoints")
+    sub = subcommand(commands, _list, "list all models, including third-party checkpoints")
     option(sub, "--for", "list only models for this subject", choices=("people", "vehicles"), dest="subject")
     sub.add_argument(
         "--license",
@@ -37,12 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("permissive",),
         help="list only models with an MIT, Apache or BSD licence, except those trained on images for research only",
     )
-    command("show", "print the card of a model").add_argument("name", metavar="NAME", help="name of the model")
-    sub = command("download", "download the weights of a model if needed, and print the path")
+    sub = subcommand(commands, _show, "print the card of a model")
     sub.add_argument("name", metavar="NAME", help="name of the model")
-    sub = command("verify", "test models and compare the metrics with their cards")
+    sub = subcommand(commands, _download, "download the weights of a model if needed, and print the path")
+    sub.add_argument("name", metavar="NAME", help="name of the model")
+    sub = subcommand(commands, _verify, "test models and compare the metrics with their cards")
     sub.add_argument("name", metavar="NAME", nargs="?", help="name of the model (default: all)")
-    sub = command("publish", "make a zoo entry from a finished run")
+    sub = subcommand(commands, _publish, "make a zoo entry from a finished run")
     sub.add_argument("run", type=Path, metavar="RUN", help="run folder")
     sub.add_argument("name", metavar="NAME", help="name of the entry")
     option(sub, "--title", "one-line title of the model (default: method and benchmark)", "")
@@ -55,25 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(sub, "--url", "address from which lreid downloads the weights; repeat the option for mirrors", [])
     option(sub, "--out DIR", "folder of the entry (default: lreid/weights)", type=Path)
     option(sub, "--hub OWNER/NAME", "also upload the entry to the Hugging Face Hub; needs --out")
-    sub = command("page", "write MODEL_ZOO.md, the page about all models")
+    sub = subcommand(commands, _page, "write MODEL_ZOO.md, the page about all models")
     option(sub, "--out FILE", "file to write", Path("MODEL_ZOO.md"))
 
 
 def run(args: argparse.Namespace) -> None:
     """Run the chosen command."""
-    from lreid.utils.files import require_writable
-
-    if args.action == "publish" and args.out:
-        require_writable(args.out / f"{args.name}.json")
-    elif args.action == "page":
-        require_writable(args.out)
-    actions = {"list": _list, "show": _show, "download": _download, "page": _page}
-    if args.action in actions:
-        actions[args.action](args)
-        return
-    from lreid.apps import publishing  # loads torch
-
-    {"verify": publishing.verify_cards, "publish": publishing.publish_run}[args.action](args)
+    args.run_command(args)
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -112,12 +96,58 @@ def _download(args: argparse.Namespace) -> None:
     print(weights_file(find(args.name)))
 
 
+def _verify(args: argparse.Namespace) -> None:
+    from lreid.apps import publishing  # loads torch
+    from lreid.zoo.card import Card, cards, find
+    from lreid.zoo.names import PREFIX
+
+    chosen = [find(args.name)] if args.name else cards()
+    faults = []
+    for card in chosen:
+        if not isinstance(card, Card):
+            raise InputError(f"{PREFIX}{card.name}: is a third-party model without figures measured by lreid")
+        try:
+            figures, wrong = publishing.verify(card)
+        except publishing.ImagesElsewhere as error:
+            if args.name:
+                raise
+            print(f"not measured: {error}", flush=True)
+            continue
+        for gallery, each in figures.items():
+            print(f"{card.name:28} {gallery:12} mAP {each['mAP']:.2f}  Rank-1 {each['rank1']:.2f}", flush=True)
+        faults += [f"{card.name}: {fault}" for fault in wrong]
+    if faults:
+        raise InputError(f"{'; '.join(faults)}; publish the model again, or find out what has changed")
+    print("all figures equal those on the cards")
+
+
+def _publish(args: argparse.Namespace) -> None:
+    from lreid.utils.files import require_writable
+
+    if args.hub and not args.out:
+        raise InputError("--hub: needs --out DIR, a folder for a copy of the uploaded entry")
+    if args.out:
+        require_writable(args.out / f"{args.name}.json")
+    from lreid.apps.publishing import publish  # loads torch
+    from lreid.zoo.card import BUNDLED
+    from lreid.zoo.catalogue import describe
+    from lreid.zoo.hub import hub_of, upload
+
+    hub = hub_of(args.hub) if args.hub else None  # here, so that a wrong name or token is reported before the work
+    options = {key: getattr(args, key) for key in ("licence", "title", "start_only", "trained_on", "limits", "half")}
+    card = publish(args.run, args.name, **options, urls=args.url, folder=args.out or BUNDLED)
+    print(describe(card))
+    if args.hub:
+        print(f"uploaded: {upload(card, args.hub, hub)}")
+
+
 def _page(args: argparse.Namespace) -> None:
-    from lreid.utils.files import write_text
+    from lreid.utils.files import require_writable, write_text
     from lreid.zoo.card import BUNDLED, cards
     from lreid.zoo.catalogue import markdown_page
     from lreid.zoo.hosted import published
 
+    require_writable(args.out)
     bundled = [card for card in cards() if card.file.parent == BUNDLED]
     write_text(args.out, markdown_page(bundled, list(published().values())))
     print(args.out)

@@ -210,19 +210,14 @@ COST = (
     Column("train_seconds", "train s", digits=0),
     Column("peak_memory_mib", "peak MiB", digits=0),
     Column("step_ms", "ms per step"),
-    Column("stored_networks_mib", "stored networks, MiB"),
-    Column("stored_domain_mib", "stored per domain, MiB"),
-    Column("stored_identity_kib", "stored per identity, KiB"),
-    Column("stored_templates", "templates of people", digits=0),
 )
-ADAPTER = Column("stored_adapter_mib", "adapter, MiB", digits=2)
 # Columns of what is stored between tasks, with their unit in bytes, by key of results.json.
 STORED = {
-    "networks": ("stored_networks_mib", 2**20),
-    "domain": ("stored_domain_mib", 2**20),
-    "identity": ("stored_identity_kib", 2**10),
-    "templates": ("stored_templates", 1),
-    "adapter": ("stored_adapter_mib", 2**20),
+    "networks": (Column("stored_networks_mib", "stored networks, MiB"), 2**20),
+    "domain": (Column("stored_domain_mib", "stored per domain, MiB"), 2**20),
+    "identity": (Column("stored_identity_kib", "stored per identity, KiB"), 2**10),
+    "templates": (Column("stored_templates", "templates of people", digits=0), 1),
+    "adapter": (Column("stored_adapter_mib", "adapter, MiB", digits=2), 2**20),
 }
 SWITCHES = (
     Column("drift_stored", "drift, stored", digits=3),
@@ -445,8 +440,9 @@ def cross_model_table(results: dict[str, Any]) -> str:
 
 
 def cost_columns(runs: Sequence[Results]) -> tuple[Column, ...]:
-    """Return the columns :data:`COST`, and the adapter's size if a run has an adapter."""
-    return COST + (ADAPTER,) * any("adapter" in (run.get("stored") or {}) for run in runs)
+    """Return the columns of what runs cost and store; the adapter's size only if a run has an adapter."""
+    adapted = any("adapter" in (run.get("stored") or {}) for run in runs)
+    return *COST, *(column for key, (column, _) in STORED.items() if key != "adapter" or adapted)
 
 
 def _cost(run: Results) -> dict[str, float | None]:
@@ -461,7 +457,7 @@ def _cost(run: Results) -> dict[str, float | None]:
         "train_seconds": trained,
         "peak_memory_mib": run.get("peak_memory_mib"),
         "step_ms": 1000 * trained / steps if trained and steps else None,
-    } | {name: stored[key] / unit if key in stored else None for key, (name, unit) in STORED.items()}
+    } | {column.key: stored[key] / unit if key in stored else None for key, (column, unit) in STORED.items()}
 
 
 def _switches(run: Results) -> dict[str, float | None]:

@@ -45,6 +45,13 @@ def test_shipped_models_reach_the_figures_on_their_cards(card: zoo.Card) -> None
     assert not faults
 
 
+def arguments(*words: str) -> argparse.Namespace:
+    """Parsed words of a command line of ``lreid zoo``."""
+    top = argparse.ArgumentParser()
+    add_arguments(top)
+    return top.parse_args(words)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run."""
@@ -160,11 +167,11 @@ def test_verifying_all_skips_models_whose_images_are_elsewhere(
 
     monkeypatch.setattr(publishing, "verify", measured)
     with pytest.raises(InputError, match=r"^people-small: is wrong;"):
-        zoo_command(argparse.Namespace(action="verify", name=None))
+        zoo_command(arguments("verify"))
     printed = capsys.readouterr().out
     assert "not measured: people: elsewhere" in printed and "1.25" in printed
     with pytest.raises(InputError, match="^people: elsewhere"):
-        zoo_command(argparse.Namespace(action="verify", name="people"))
+        zoo_command(arguments("verify", "people"))
 
 
 def test_half_precision(run: Path, tmp_path: Path) -> None:
@@ -262,11 +269,9 @@ class Hub:
 
 
 def publish_arguments(run: Path, folder: Path, hub: str, **more: object) -> argparse.Namespace:
-    top = argparse.ArgumentParser()
-    add_arguments(top)
     words = ["publish", str(run), "mine", "--out", str(folder), "--hub", hub]
     options = {"licence": "MIT"} | more
-    return top.parse_args(words + [word for key, value in options.items() for word in (f"--{key}", str(value))])
+    return arguments(*words, *(word for key, value in options.items() for word in (f"--{key}", str(value))))
 
 
 def test_an_entry_goes_to_the_hub_and_comes_back(
