@@ -1,16 +1,29 @@
-"""Build objects from a config; their classes accept plain arguments and never a config."""
+"""From the config of a run to its objects, whose classes accept plain arguments and never a config."""
 
 from __future__ import annotations
 
 import importlib
+import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lreid.config import leaves, method_options
-from lreid.config_keys import Config
+from lreid.config import (
+    COMMAND_LINE,
+    CONFIGS,
+    Source,
+    differing_keys,
+    layers,
+    leaves,
+    load_config,
+    method_file,
+    method_options,
+    method_title,
+)
+from lreid.config_keys import FREE_KEYS, KEYS, Config
 from lreid.data.datasets import Sources
 from lreid.data.records import Benchmark
 from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
@@ -26,6 +39,75 @@ from lreid.models.inputs import IMAGENET
 from lreid.results import Results
 from lreid.retrieval.index import FaissIndex
 from lreid.utils.devices import PRECISIONS
+
+LEARNS_FROM = {
+    "episodes": "episodes of support and query images, set by EPISODE.*",
+    "identities": "P x K images per batch, set by BATCH.* (on a stream, set by STREAM.*, if STREAM.SEGMENT is above 0)",
+    "stream": "a stream, set by STREAM.* (and by BATCH.* if STREAM.SEGMENT is 0)",
+}
+
+
+def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
+    """Load the config of a run, set automatic values (:func:`resolved`), and refuse keys without effect.
+
+    Keys in lreid's benchmark files are not checked, because these files serve all methods. Keys of EPISODE and BATCH
+    are not checked if one source (a file or the command line) sets keys of both. Options in a file for a different
+    method are not checked.
+
+    Raises:
+        InputError: a key has no effect in the method of the config, or :func:`lreid.config.load_config` raises an
+            error.
+    """
+    cfg = load_config(files, overrides, report=report)
+    for source, keys in layers(files, overrides):
+        is_benchmark = Path(source).resolve().parent == (CONFIGS / "benchmarks").resolve()
+        if not is_benchmark and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):
+            for name, reason in _ignored(cfg, keys, typed=source == COMMAND_LINE):
+                raise InputError(f"{source}: {name} is ignored by {cfg.METHOD.NAME}, {reason}; remove it")
+    if cfg.BENCHMARK.JOINT:
+        _require_own_joint(files, overrides)
+    return resolved(cfg)
+
+
+def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> None:
+    """Refuse ``BENCHMARK.JOINT`` from a method's file if a later file or the command line names another method."""
+    joint = named = None
+    for source, keys in layers(files, overrides):
+        keys = method_file(keys.get("METHOD.NAME")) | keys
+        if "BENCHMARK.JOINT" in keys:
+            joint, named = source, keys.get("METHOD.NAME")
+        elif named and keys.get("METHOD.NAME", named) != named:
+            raise InputError(
+                f"{source}: METHOD.NAME {keys['METHOD.NAME']} comes after {joint}, whose BENCHMARK.JOINT trains all "
+                "tasks at once; add BENCHMARK.JOINT False to train them one after the other, or True to keep it"
+            )
+
+
+def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tuple[str, str]]:
+    """Yield the keys of a file or command line that have no effect in the config's method, each with the reason.
+
+    A file may set options without effect to their defaults, as the ``config.yaml`` of a run does. On the command line
+    (``typed``), options without effect are always refused.
+    """
+    cls = class_of(cfg)
+    groups = {name.partition(".")[0] for name in keys}
+    defaults = method_defaults(cls)
+    for name in keys:
+        group, _, last = name.partition(".")
+        if group in ("EPISODE", "BATCH") and not groups >= {"EPISODE", "BATCH"}:
+            if (group == "EPISODE") != (cls.batches == "episodes"):
+                yield name, f"which trains on {LEARNS_FROM[cls.batches]}"
+            elif typed and group == "BATCH" and (cfg.STREAM.SEGMENT or cls.batches == "stream"):
+                yield name, "which trains on a stream here, because STREAM.SEGMENT is above 0"
+        elif group == "STREAM" and last != "SEGMENT" and not cfg.STREAM.SEGMENT and cls.batches != "stream":
+            if cfg.STREAM[last] != KEYS[name].default:
+                yield name, "which trains on a stream only if STREAM.SEGMENT is above 0"
+        elif (
+            group == "METHOD"
+            and last.lower() in cls.unused
+            and (typed or cfg.METHOD.get(last, keys[name]) != defaults[last.lower()])
+        ):
+            yield name, "which inherits it but does not use it"
 
 
 def resolved(cfg: Config) -> Config:
@@ -175,3 +257,41 @@ def test_image_options(cfg: Config) -> dict[str, Any]:
         "skip_bad": cfg.DATA.SKIP_BAD_IMAGES,
         "batch_size": cfg.EVAL.BATCH_SIZE,
     }
+
+
+def command_of(cfg: Config, *, before: Path | None = None) -> str:
+    """Build the command that trains a config.
+
+    Args:
+        cfg: the resolved config.
+        before: the checkpoint from which a run on custom images fine-tunes.
+    """
+    values = dict(leaves(cfg))
+    words = ["lreid", "train"]
+    if before is not None:
+        words += [cfg.BENCHMARK.TRAIN[0].partition(":")[2], "--from", str(before)]
+    for file in _files(cfg):
+        words += ["--config", str(file.relative_to(CONFIGS.parent))]
+    # The method ignores these keys, and the command line would refuse them.
+    ignored = "BATCH." if method_class(cfg.METHOD.NAME).batches == "episodes" else "EPISODE."
+    elsewhere = ["DATA.ROOT"] * (KEYS["DATA.ROOT"].default != cfg.DATA.ROOT)
+    for key in ("SEED", *elsewhere, *changed_by(cfg)):
+        if not key.startswith(ignored):
+            words += [key, str(values[key])]
+    return shlex.join(words)
+
+
+def changed_by(cfg: Config) -> dict[str, Any]:
+    """Map each key that a config changes to its value in the files of benchmark and method, None if not there.
+
+    The seed, options of other methods, and keys that only affect where and how often a run writes are left out.
+    """
+    base = load_run_config(_files(cfg))
+    own, values = dict(leaves(cfg)).keys() - {"SEED", *FREE_KEYS}, dict(leaves(base))
+    return {key: values.get(key) for key in differing_keys(cfg, base) if key in own}
+
+
+def _files(cfg: Config) -> list[Path]:
+    """List lreid's config files for a config's benchmark and method."""
+    named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method_title(cfg)}.yaml")
+    return [file for file in named if file.exists()]

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from lreid.build import load_run_config
 from lreid.config import check_values, leaves, load_config
 from lreid.config_keys import Config
 from lreid.errors import InputError
 from lreid.methods import method_class, method_names
-from lreid.training.run_config import load_run_config
 
 ORDERS = ["lreid-order1-noduke", "lreid-order2-noduke", "lpw-order1"]
 VEHICLES = ["veri776-10", "veri776-10-random"]

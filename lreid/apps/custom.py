@@ -18,7 +18,7 @@ from yacs.config import CfgNode
 
 from lreid import zoo
 from lreid.apps.arguments import one_line
-from lreid.build import resolved, sources_of
+from lreid.build import load_run_config, resolved, sources_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file
 from lreid.data.custom import PREFIX, CustomSet, read_custom, source_of, title_of
@@ -31,7 +31,6 @@ from lreid.errors import ArgumentError, InputError, counted, naming_keys
 from lreid.methods import method_class
 from lreid.results import Results, matrix
 from lreid.results.intervals import gain_interval
-from lreid.training.run_config import load_run_config
 from lreid.zoo.names import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
 
 FULL = (256, 128)  # input size of networks with ImageNet weights, height and width

@@ -7,11 +7,10 @@ import inspect
 import textwrap
 from pathlib import Path
 
-from lreid.build import class_of
+from lreid.build import LEARNS_FROM, class_of
 from lreid.config import load_config, method_options
 from lreid.config_keys import GROUPS, KEYS
 from lreid.methods import method_defaults, method_rules
-from lreid.training.run_config import LEARNS_FROM
 from lreid.utils.rules import Rule
 
 PAGE = Path(__file__).with_suffix(".md")  # the text above the tables

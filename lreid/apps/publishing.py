@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from yacs.config import CfgNode
 
-from lreid.build import benchmark_of, evaluator_of, model_of
+from lreid.build import benchmark_of, command_of, evaluator_of, model_of
 from lreid.checkpoint import load_model_state
 from lreid.config import ARGUMENTS, leaves, method_title, recorded_config, without_folders
 from lreid.data.datasets import Sources, find_dataset, is_address, load_datasets
@@ -26,7 +26,6 @@ from lreid.results import METRICS, Results
 from lreid.results import read as read_results
 from lreid.retrieval.protocols import pair_scores, threshold_for
 from lreid.retrieval.scores import cosines_of
-from lreid.training.run_config import command_of
 from lreid.utils.devices import pick_device
 from lreid.zoo.card import BUNDLED, NAME, Card, find
 from lreid.zoo.hosted import Published

@@ -21,6 +21,7 @@ from typing import Literal
 
 import torch
 
+from lreid.build import load_run_config
 from lreid.config import CONFIGS, check_values, leaves, load_config, method_options, recorded_config
 from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped, naming_keys
@@ -30,7 +31,6 @@ from lreid.report.plots import learning_curve, save_figure, sensitivity_curve
 from lreid.report.tables import comparison_table, short_key
 from lreid.results import read as read_results
 from lreid.training.run import changed_keys
-from lreid.training.run_config import load_run_config
 from lreid.training.run_folder import is_busy
 from lreid.training.signals import LEASH, StopSignals
 from lreid.utils.files import write_text

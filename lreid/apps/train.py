@@ -73,9 +73,9 @@ def run(args: argparse.Namespace) -> None:
     images, overrides = split_words(args.overrides)
     overrides = [*short_keys(args), *overrides]
     _check(args, images, overrides)
+    from lreid.build import load_run_config
     from lreid.training import distributed
     from lreid.training.run import run_folder_for, train
-    from lreid.training.run_config import load_run_config
     from lreid.training.signals import end_with_parent
 
     end_with_parent()

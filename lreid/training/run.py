@@ -6,6 +6,7 @@ import logging
 import platform
 import random
 import re
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +17,9 @@ import torch
 
 from lreid.build import (
     benchmark_of,
+    changed_by,
     class_of,
+    command_of,
     evaluator_of,
     initial_model_of,
     learned,
@@ -44,7 +47,6 @@ from lreid.methods import Method
 from lreid.results import Results, resumed_results, start_results
 from lreid.training import distributed
 from lreid.training.batches import Batching
-from lreid.training.run_config import changed_by, command_of, commit
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
 from lreid.training.trainer import Trainer
@@ -78,7 +80,7 @@ def train(
     """Train the method of a config on its benchmark and write a run folder.
 
     Args:
-        cfg: config from :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
+        cfg: config from :func:`~lreid.build.load_run_config` or :func:`~lreid.config.load_config`.
         out: the run folder. Without ``resume``, the folder must not contain a run.
         resume: continue from the newest checkpoint in ``out``; without a checkpoint, start a new run.
         observers: additional observers by name; a checkpoint stores each observer's state under its name. The command
@@ -336,6 +338,18 @@ def new_results(
         | {name: version for name in packages if (version := installed_version(name)) is not None}
         | arithmetic(pick_device(cfg.DEVICE)),
     )
+
+
+def commit() -> str | None:
+    """Return the git commit and whether files have changed since; None if lreid is an installed package."""
+    tree = Path(__file__).parents[2]
+    if not (tree / ".git").exists():
+        return None
+    describe = ["git", "-C", str(tree), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=, with changes"]
+    try:
+        return subprocess.run(describe, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):  # git is missing, or the tree belongs to another user
+        return None
 
 
 def changed_versions(before: Mapping[str, str], now: Mapping[str, str]) -> str:

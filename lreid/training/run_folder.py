@@ -140,10 +140,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if self.may_write():
             save_checkpoint(self.checkpoints / f"task-{index + 1:02d}.pt", state)
             for name in (CURRENT, PREVIOUS):
-                try:
+                with suppress(OSError):  # a harmless file: resuming from it would give the same results
                     (self.checkpoints / name).unlink(missing_ok=True)
-                except OSError as error:  # a harmless file: resuming from it would give the same results
-                    logger.warning("%s: cannot be deleted (%s)", self.checkpoints / name, error.strerror)
 
     def list_images(self, paths: Sequence[str]) -> Path:
         """Write the paths of images whose loss is not finite to a file, and return the path of this file."""

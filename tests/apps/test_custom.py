@@ -16,7 +16,7 @@ from zoo_entries import write_card
 from lreid import zoo
 from lreid.apps.custom import Plan, batch_keys, finished_task, gains, input_size, next_steps, plan
 from lreid.apps.train import add_arguments, short_keys, split_words
-from lreid.build import benchmark_of, evaluator_of
+from lreid.build import benchmark_of, command_of, evaluator_of, load_run_config
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text, differing_keys, load_config
 from lreid.data.custom import read_custom
@@ -28,7 +28,6 @@ from lreid.loading import load_model
 from lreid.methods import method_class
 from lreid.report.observer import ReportObserver
 from lreid.training.run import train
-from lreid.training.run_config import command_of, load_run_config
 
 FAST = as_arguments(
     {"TRAIN.EPOCHS": 1, "INPUT.HEIGHT": 32, "INPUT.WIDTH": 16, "EPISODE.IDENTITIES": 2, "BATCH.IDENTITIES": 2}

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from lreid.apps.cli import run_command
+from lreid.build import load_run_config
 from lreid.config import check_values
-from lreid.training.run_config import load_run_config
 
 COMMAND = re.compile(r"(tools/\w+\.py|\blreid (?:train|test|search|report|sweep|data|zoo|export)\b)([^`\n#…]*)")
 WITH_COMMANDS = ("lreid search", "lreid zoo", "lreid data", "tools/bench_train.py")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lreid.build import resolved
+from lreid.build import changed_by, command_of, load_run_config, resolved
 from lreid.config import CONFIGS, differing_keys, load_config
 from lreid.errors import InputError
-from lreid.training import run_config
-from lreid.training.run_config import changed_by, command_of, commit, load_run_config
+from lreid.training import run
+from lreid.training.run import commit
 
 
 def test_changed_keys_map_to_the_values_of_the_files() -> None:
@@ -25,7 +25,7 @@ def test_changed_keys_map_to_the_values_of_the_files() -> None:
 
 
 def test_commit_of_a_source_tree_includes_local_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_config, "__file__", str(tmp_path / "lreid" / "training" / "run_config.py"))
+    monkeypatch.setattr(run, "__file__", str(tmp_path / "lreid" / "training" / "run.py"))
     assert commit() is None
     (tmp_path / "file").write_text("1")
 

@@ -111,8 +111,8 @@ def test_second_signal_does_not_interrupt_saving() -> None:
         assert stop.received == signal.SIGHUP and stopped.value.status == 129
 
 
-def test_undeletable_old_checkpoint_is_only_a_warning(
-    unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_undeletable_old_checkpoint_does_not_end_a_run(
+    unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, unlink = tmp_path / "run", os.unlink
 
@@ -121,10 +121,10 @@ def test_undeletable_old_checkpoint_is_only_a_warning(
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         unlink(path, **more)
 
-    with monkeypatch.context() as patch, caplog.at_level("WARNING", "lreid"):
+    with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", fail)
         train(config(), out)
-    assert outcome(out) == outcome(unbroken) and "last.pt: cannot be deleted (Input/output error)" in caplog.text
+    assert outcome(out) == outcome(unbroken)
     assert (out / "checkpoints" / "last.pt").exists()
     train(config(), out, resume=True)
     assert outcome(out) == outcome(unbroken)
