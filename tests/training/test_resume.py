@@ -108,12 +108,6 @@ def test_checkpoint_without_state_of_the_method_is_refused(tmp_path: Path) -> No
         train(cfg, tmp_path / "run", resume=True)
 
 
-def test_resuming_a_finished_run_changes_nothing(unbroken: Path) -> None:
-    before = (unbroken / "results.json").read_bytes()
-    train(config(), unbroken, resume=True)
-    assert (unbroken / "results.json").read_bytes() == before
-
-
 def test_resuming_a_finished_run_writes_missing_results(unbroken: Path, tmp_path: Path) -> None:
     shutil.copytree(unbroken, tmp_path / "run")
     (tmp_path / "run" / "results.json").unlink()
