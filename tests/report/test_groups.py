@@ -30,56 +30,45 @@ def run(results):
     return make
 
 
-@pytest.mark.parametrize(
-    ("changes", "names"),
-    [
-        pytest.param([{}, {}], ["market: dwopp", "market: dwopp"], id="the same config"),
-        pytest.param(
-            [
-                {"METHOD__TEMPERATURE": 2.0},
-                {},
-                {"METHOD__TEMPERATURE": 2, "TRAIN__EPOCHS": 60},
-                {"method": "joint", "TRAIN__EPOCHS": 5},
-                {"benchmark": "other", "TRAIN__EPOCHS": 600},
-            ],
-            [
-                "market: dwopp, TEMPERATURE 2.0, EPOCHS 30",
-                "market: dwopp, TEMPERATURE 1.0, EPOCHS 30",
-                "market: dwopp, TEMPERATURE 2.0, EPOCHS 60",
-                "market: joint",
-                "other: dwopp",
-            ],
-            id="keys that differ within a method",
-        ),
-        pytest.param(
-            [{"METHOD__TEMPERATURE": 1}, {}, {"METHOD__TEMPERATURE": 2.0}],
-            [f"market: dwopp, TEMPERATURE {value}" for value in ("1.0", "1.0", "2.0")],
-            id="a whole number equals a float",
-        ),
-        pytest.param(
-            [{"METHOD__METRIC": "euclidean"}, {}],
-            ["market: dwopp, METHOD.METRIC euclidean", "market: dwopp, METHOD.METRIC cosine"],
-            id="two keys of one name",
-        ),
-        pytest.param(
-            [{}, SEED_1, SEED_1 | {"method": "joint"}],
-            ["market, ORDER_SEED 0: dwopp", "market, ORDER_SEED 1: dwopp", "market, ORDER_SEED 1: joint"],
-            id="a protocol that a key changes",
-        ),
-        pytest.param(
-            [{}, {"BENCHMARK__ORDER_SEED": 1}], ["market: dwopp", "market: dwopp"], id="a key that changes no protocol"
-        ),
-        pytest.param(
-            [{}, {"protocol": "bbb"}], ["market [aaa]: dwopp", "market [bbb]: dwopp"], id="protocols of one config"
-        ),
-        pytest.param(
-            [{"TRAIN__EPOCHS": None}, {}],
-            ["market: dwopp, without TRAIN.EPOCHS", "market: dwopp"],
-            id="a key that a run lacks",
-        ),
-    ],
-)
-def test_names_contain_what_differs(run, changes, names):
+NAMES = {
+    "the same config": ([{}, {}], ["market: dwopp", "market: dwopp"]),
+    "keys that differ within a method": (
+        [
+            {"METHOD__TEMPERATURE": 2.0},
+            {},
+            {"METHOD__TEMPERATURE": 2, "TRAIN__EPOCHS": 60},
+            {"method": "joint", "TRAIN__EPOCHS": 5},
+            {"benchmark": "other", "TRAIN__EPOCHS": 600},
+        ],
+        [
+            "market: dwopp, TEMPERATURE 2.0, EPOCHS 30",
+            "market: dwopp, TEMPERATURE 1.0, EPOCHS 30",
+            "market: dwopp, TEMPERATURE 2.0, EPOCHS 60",
+            "market: joint",
+            "other: dwopp",
+        ],
+    ),
+    "a whole number equals a float": (
+        [{"METHOD__TEMPERATURE": 1}, {}, {"METHOD__TEMPERATURE": 2.0}],
+        [f"market: dwopp, TEMPERATURE {value}" for value in ("1.0", "1.0", "2.0")],
+    ),
+    "two keys of one name": (
+        [{"METHOD__METRIC": "euclidean"}, {}],
+        ["market: dwopp, METHOD.METRIC euclidean", "market: dwopp, METHOD.METRIC cosine"],
+    ),
+    "a protocol that a key changes": (
+        [{}, SEED_1, SEED_1 | {"method": "joint"}],
+        ["market, ORDER_SEED 0: dwopp", "market, ORDER_SEED 1: dwopp", "market, ORDER_SEED 1: joint"],
+    ),
+    "a key that changes no protocol": ([{}, {"BENCHMARK__ORDER_SEED": 1}], ["market: dwopp", "market: dwopp"]),
+    "protocols of one config": ([{}, {"protocol": "bbb"}], ["market [aaa]: dwopp", "market [bbb]: dwopp"]),
+    "a key that a run lacks": ([{"TRAIN__EPOCHS": None}, {}], ["market: dwopp, without TRAIN.EPOCHS", "market: dwopp"]),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_names_contain_what_differs(run, case):
+    changes, names = NAMES[case]
     assert [": ".join(name) for name in group_names([run(**each) for each in changes])] == names
 
 

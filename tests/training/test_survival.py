@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ import torch
 from processes import fork_process, wait_for_exit
 from tiny import FEW, reproducible_values, tiny_config, train_interrupted
 
+from lreid.data.loaders import Batch
 from lreid.errors import InputError, OutOfMemory, Stopped
-from lreid.evaluation import Evaluator
+from lreid.evaluation import Evaluator, Observer
 from lreid.methods.dwopp import DwoPP
 from lreid.models import Embedder
 from lreid.training.run import train
@@ -29,6 +30,18 @@ pytestmark = pytest.mark.slow
 
 
 config = partial(tiny_config, FEW, {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1})
+
+
+class AtStep(Observer):
+    """Do something before the loss of one training step."""
+
+    def __init__(self, step: int, action: Callable[[], object]) -> None:
+        self.left, self.action = step, action
+
+    def before_loss(self, batch: Batch) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.action()
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -57,23 +70,12 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signal_saves_a_checkpoint_and_ends_the_run(
-    unbroken: Path, tmp_path: Path, stop: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signal_saves_a_checkpoint_and_ends_the_run(unbroken: Path, tmp_path: Path, stop: signal.Signals) -> None:
     """In the middle of an epoch, with no other checkpoint due."""
     out, cfg = tmp_path / "run", config(TRAIN__CHECKPOINT_STEPS=0, TRAIN__CHECKPOINT_MINUTES=60)
-    loss, steps, handler = DwoPP.loss, 0, signal.getsignal(stop)
-
-    def with_signal(self: DwoPP, batch: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        if steps == 9:  # of six a task
-            os.kill(os.getpid(), stop)
-        return loss(self, batch)
-
-    with monkeypatch.context() as patch, pytest.raises(Stopped) as stopped:
-        patch.setattr(DwoPP, "loss", with_signal)
-        train(cfg, out)
+    handler, send = signal.getsignal(stop), AtStep(9, lambda: os.kill(os.getpid(), stop))  # a task has six steps
+    with pytest.raises(Stopped) as stopped:
+        train(cfg, out, observers={"signal": send})
     assert stopped.value.status == 128 + stop and str(stopped.value) == f"stopped by {stop.name}"
     assert signal.getsignal(stop) == handler  # SIGINT is ignored where the tests run in the background
     assert read_tensors(out / "checkpoints" / "last.pt")["position"] == {"task": 1, "epoch": 1, "step": 1}
@@ -132,14 +134,10 @@ def test_undeletable_old_checkpoint_does_not_end_a_run(
     assert names == ["task-01.pt", "task-02.pt", "task-03.pt"]
 
 
-def test_second_interrupt_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def loss(self: DwoPP, batch: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(DwoPP, "loss", loss)
+def test_second_interrupt_ends_the_run_at_once(tmp_path: Path) -> None:
+    twice = AtStep(1, lambda: [os.kill(os.getpid(), signal.SIGINT) for _ in range(2)])
     with pytest.raises(KeyboardInterrupt):
-        train(config(), tmp_path / "run")
+        train(config(), tmp_path / "run", observers={"signal": twice})
 
 
 def test_damaged_checkpoint_falls_back_to_the_previous_one(
@@ -222,30 +220,25 @@ def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["renamed", "deleted", "replaced", "parent renamed", "lock deleted"])
-def test_moved_run_folder_ends_the_run(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_run_folder_ends_the_run(tmp_path: Path, how: str) -> None:
     """Nothing is written to the path, where another run may be at work by now."""
-    out, loss, steps = tmp_path / "runs" / "run", DwoPP.loss, 0
+    out = tmp_path / "runs" / "run"
 
-    def moving(self: DwoPP, batch: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        if steps == 4:
-            if how == "deleted":
-                shutil.rmtree(out)
-            elif how == "lock deleted":
-                (out / ".lock").unlink()
-            else:
-                moved = out.parent if how == "parent renamed" else out
-                moved.rename(tmp_path / "elsewhere")
-            if how == "replaced":
-                (out / "checkpoints").mkdir(parents=True)
-                (out / ".lock").touch()
-        return loss(self, batch)
+    def move() -> None:
+        if how == "deleted":
+            shutil.rmtree(out)
+        elif how == "lock deleted":
+            (out / ".lock").unlink()
+        else:
+            (out.parent if how == "parent renamed" else out).rename(tmp_path / "elsewhere")
+        if how == "replaced":
+            (out / "checkpoints").mkdir(parents=True)
+            (out / ".lock").touch()
 
-    with monkeypatch.context() as patch, pytest.raises(InputError, match=f"^{out}: was renamed") as caught:
-        patch.setattr(DwoPP, "loss", moving)
-        train(config(), out)
-    assert steps == 4 and "\n" not in str(caught.value)
+    step = AtStep(4, move)
+    with pytest.raises(InputError, match=f"^{out}: was renamed") as caught:
+        train(config(), out, observers={"move": step})
+    assert step.left == 0 and "\n" not in str(caught.value)
     if how == "replaced":
         assert sorted(path.name for path in out.rglob("*")) == [".lock", "checkpoints"]
     assert out.exists() == (how in ("replaced", "lock deleted"))
