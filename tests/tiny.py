@@ -1,7 +1,7 @@
 """A benchmark that trains in a second, and a way to interrupt a run."""
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,18 @@ class InterruptAfter(Observer):
 
     def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
         self.left -= 1
+
+
+class AtStep(Observer):
+    """Do something before the loss of one training step; ``left`` counts down the steps."""
+
+    def __init__(self, step: int, action: Callable[[], object]) -> None:
+        self.left, self.action = step, action
+
+    def before_loss(self, batch: Batch) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.action()
 
 
 def train_interrupted(cfg: Config, out: Path, epochs: int) -> None:

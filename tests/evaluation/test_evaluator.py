@@ -103,8 +103,3 @@ def test_flat_index_gives_the_metrics_of_exact_search(test_set: QueryGallery, me
     assert evaluator(test_set, metric=metric, index=FaissIndex()).evaluate(model) == exact
     coarse = FaissIndex("IVF4,PQ2x2", depth=5)
     assert evaluator(test_set, metric=metric, index=coarse).evaluate(model) != exact
-
-
-def test_index_that_needs_more_images_is_refused(test_set: QueryGallery) -> None:
-    with pytest.raises(InputError, match="ivfpq needs 9984 images or more"):
-        evaluator(test_set, index=FaissIndex("ivfpq")).try_index(256)

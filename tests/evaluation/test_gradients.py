@@ -93,18 +93,35 @@ def test_norms_of_stored_and_incoming_features_are_separate() -> None:
 
 
 class OneCall(TwoCalls):
-    """Looks at the batch and at stored images at once."""
+    """Computes features of the batch and of stored images at once."""
 
     def loss(self, batch: Batch) -> dict[str, torch.Tensor]:
         pull = torch.tensor([3.0, 1.0, 2.0, 4.0, 8.0, 0.0])
-        return {"incoming": (pull * self.model(torch.cat([batch.images, self.stored]))[:, 0]).sum()}
+        return {"incoming": (pull * self.features(batch)[:, 0]).sum()}
+
+    def features(self, batch: Batch) -> torch.Tensor:
+        return self.model(torch.cat([batch.images, self.stored]))
 
 
-def test_rows_after_the_batch_are_stored_images() -> None:
+class Mapped(OneCall):
+    """Pools the maps of the network itself, uses them besides, and asks for others without gradient."""
+
+    def features(self, batch: Batch) -> torch.Tensor:
+        self.kept = self.model.maps(torch.cat([batch.images, self.stored]))
+        with torch.no_grad():
+            self.model.pool(self.model.maps(batch.images))
+        return self.model.pool(self.kept)
+
+    def loss(self, batch: Batch) -> dict[str, torch.Tensor]:
+        return {"incoming": super().loss(batch)["incoming"] + self.kept.sum()}
+
+
+@pytest.mark.parametrize("kind", [OneCall, Mapped])
+def test_rows_after_the_batch_are_stored_images(kind: type[OneCall]) -> None:
     model = Embedder("small", height=32, width=16).eval()
     images = torch.randn(6, 3, 32, 16)
     batch = Batch(images[:4], torch.arange(4), exemplars=torch.tensor([-1, 7, -1, -1]))
-    method = OneCall(model, images[4:])
+    method = kind(model, images[4:])
     recorder = GradientRecorder(method, steps=2)
     looked_at(recorder, batch)
     recorder.after_step()
@@ -113,27 +130,6 @@ def test_rows_after_the_batch_are_stored_images() -> None:
     recorder.after_step()
     assert recorder.norms["incoming"] == pytest.approx([(3 + 2 + 4) / 3, 18 / 6])
     assert recorder.norms["stored"][0] == pytest.approx((1 + 8 + 0) / 3) and recorder.norms["stored"][1] is None
-
-
-class Mapped(OneCall):
-    """Pools the maps of the network by itself, after it has looked at them, and asks for others without gradient."""
-
-    def loss(self, batch: Batch) -> dict[str, torch.Tensor]:
-        maps = self.model.maps(torch.cat([batch.images, self.stored]))
-        with torch.no_grad():
-            self.model.pool(self.model.maps(batch.images))
-        pull = torch.tensor([3.0, 1.0, 2.0, 4.0, 8.0, 0.0])
-        return {"incoming": (pull * self.model.pool(maps)[:, 0]).sum() + maps.sum()}
-
-
-def test_features_pooled_from_maps_are_recorded() -> None:
-    model = Embedder("small", height=32, width=16).eval()
-    images = torch.randn(6, 3, 32, 16)
-    batch = Batch(images[:4], torch.arange(4), exemplars=torch.tensor([-1, 7, -1, -1]))
-    recorder = GradientRecorder(Mapped(model, images[4:]), steps=1)
-    looked_at(recorder, batch)
-    recorder.after_step()
-    assert recorder.norms == {"stored": [pytest.approx((1 + 8 + 0) / 3)], "incoming": [pytest.approx((3 + 2 + 4) / 3)]}
     assert not {"maps", "pool"} & model.__dict__.keys()  # as it was
 
 

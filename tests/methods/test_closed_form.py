@@ -93,19 +93,19 @@ def test_ranpac_chooses_the_ridge_with_the_smallest_error() -> None:
     assert errors[RIDGES.index(chosen)] == pytest.approx(min(errors), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["simple_cil", "fecam", "ranpac"])
-def test_closed_form_methods_leave_the_network_unchanged(name: str) -> None:
-    method = build_method(name, model(), **({"width": 20} if name == "ranpac" else {}))
+@pytest.mark.parametrize(
+    ("name", "options", "statistics"),
+    [("simple_cil", {}, "means"), ("fecam", {}, "means"), ("ranpac", {"width": 20}, "gram")],
+)
+def test_closed_form_methods_leave_the_network_unchanged(name: str, options: dict, statistics: str) -> None:
+    method = build_method(name, model(), **options)
     before = {key: each.clone() for key, each in method.model.backbone.state_dict().items()}
     method.finish_task(synthetic_task(0))
-    means = method.state_dict()
-    other = build_method(name, model(), **({"width": 20} if name == "ranpac" else {}))
+    other = build_method(name, model(), **options)
     other.transform = getattr(method, "transform", None)
     plain = torch.from_numpy(model().extract([record.path for record in synthetic_task(0).records])).double()
     other.learn(plain, torch.tensor([record.pid for record in synthetic_task(0).records]))
-    torch.testing.assert_close(
-        other.means if name != "ranpac" else other.gram, means["means" if name != "ranpac" else "gram"]
-    )
+    torch.testing.assert_close(getattr(other, statistics), method.state_dict()[statistics])
     assert all(torch.equal(each, before[key]) for key, each in method.model.backbone.state_dict().items())
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from lreid import report
-from lreid.errors import InputError
 from lreid.report import write_page, write_report
 from lreid.results import METRICS
 
@@ -258,12 +257,6 @@ def test_joint_training_is_a_horizontal_line(results, tmp_path, charted):
     write_page(tmp_path / "a.html", [results(rows=4), joint])
     (first, level), (last, other) = charted["mAP, seen"][1].points
     assert (first, last, level) == (1, 4, other) and len(charted["mAP, seen"][0].points) == 4
-
-
-def test_report_needs_results(tmp_path):
-    with pytest.raises(InputError, match="results.json"):
-        write_report(tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_command_and_changed_keys_are_shown(results, tmp_path):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lreid.errors import InputError
 from lreid.report.rendering import (
     THUMBNAIL_HEIGHT,
     VERDICTS,
@@ -84,18 +83,3 @@ def test_wide_images_get_wide_tiles(tmp_path: Path) -> None:
 def test_thumbnails_keep_their_shape_and_small_ones_their_size(shape: tuple[int, int], size: tuple[int, int]) -> None:
     image = Image.open(io.BytesIO(thumbnail(noise(*shape))))
     assert image.format == "JPEG" and image.size == size and image.height <= THUMBNAIL_HEIGHT
-
-
-def test_blur_removes_details() -> None:
-    steps = np.zeros((128, 64, 3), np.uint8)
-    steps[:, ::2] = 255  # stripes, as a face's details
-    sharp, blurred = (
-        np.asarray(Image.open(io.BytesIO(thumbnail(steps, blur=blur)))).astype(float) for blur in (False, True)
-    )
-    assert sharp.std() > 100 and blurred[16:-16, 16:-16].std() < 10
-
-
-def test_unwritable_page_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written"):
-        write_ranked(tmp_path / "file" / "page.html", "", [], [])

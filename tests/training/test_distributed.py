@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 import torch
 from processes import fork_process, run_ranks, wait_for_exit
-from tiny import FEW, NETWORKS, tiny_config, train_interrupted
+from tiny import FEW, NETWORKS, AtStep, tiny_config, train_interrupted
 from torch import Tensor
 
 from lreid import build
 from lreid.checkpoint import load_newest
 from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped
-from lreid.evaluation import Observer
 from lreid.methods import method_class, method_names
 from lreid.methods.start import Start
 from lreid.models import Embedder
@@ -125,28 +124,16 @@ def test_number_of_processes_may_change_on_resume(tmp_path: Path) -> None:
     np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
 
 
-class SignalAt(Observer):
-    """Sends its process a signal after so many updates, and counts them."""
-
-    def __init__(self, update: int) -> None:
-        self.update, self.done = update, 0
-
-    def after_step(self) -> None:
-        self.done += 1
-        if self.done == self.update:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 @pytest.mark.slow
 def test_signal_to_one_process_ends_all_processes(tmp_path: Path) -> None:
     """They ask each other now and then, since to be answered they have to wait."""
     cfg = config(METHOD__NAME="dmml_ft", EPISODE__QUERY=2, TRAIN__EPOCHS=50)
 
     def stopped() -> int:
-        observer = SignalAt(3 if os.environ["RANK"] == "1" else -1)
+        step = AtStep(3, lambda: os.environ["RANK"] == "1" and os.kill(os.getpid(), signal.SIGTERM))
         with pytest.raises(Stopped):
-            train(cfg, tmp_path / "run", observers={"signal": observer})
-        return observer.done
+            train(cfg, tmp_path / "run", observers={"signal": step})
+        return 3 - step.left
 
     assert run_ranks(2, stopped, tmp_path) == [SIGNAL_CHECK_EVERY, SIGNAL_CHECK_EVERY]
     _, state = load_newest(tmp_path / "run" / "checkpoints")

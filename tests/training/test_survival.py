@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 import torch
 from processes import fork_process, wait_for_exit
-from tiny import FEW, reproducible_values, tiny_config, train_interrupted
+from tiny import FEW, AtStep, reproducible_values, tiny_config, train_interrupted
 
-from lreid.data.loaders import Batch
 from lreid.errors import InputError, OutOfMemory, Stopped
-from lreid.evaluation import Evaluator, Observer
+from lreid.evaluation import Evaluator
 from lreid.methods.dwopp import DwoPP
 from lreid.models import Embedder
 from lreid.training.run import train
@@ -30,18 +29,6 @@ pytestmark = pytest.mark.slow
 
 
 config = partial(tiny_config, FEW, {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1})
-
-
-class AtStep(Observer):
-    """Do something before the loss of one training step."""
-
-    def __init__(self, step: int, action: Callable[[], object]) -> None:
-        self.left, self.action = step, action
-
-    def before_loss(self, batch: Batch) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.action()
 
 
 def outcome(folder: Path) -> dict[str, Any]:
