@@ -60,7 +60,6 @@ def test_values_beyond_a_limit_are_refused(name: str) -> None:
         (None if key.rule.most is None else key.rule.most + 1, f"it must be {key.rule.most} or less"),
     ):
         if limit is not None:
-            with pytest.raises(
-                InputError, match=f"^{name} is {float(limit) if type(key.default) is float else limit}; {fault}$"
-            ):
+            value = float(limit) if type(key.default) is float else limit
+            with pytest.raises(InputError, match=f"^{name} is {value}; {fault}$"):
                 check_values(load_config(overrides=[name, str(limit)]))

@@ -80,10 +80,10 @@ def test_missing_models_are_refused(world: Path) -> None:
     for source, message in (
         ("gone.pt", "gone.pt: no such file"),
         ("folder/gone", "folder/gone: no such file"),
-        ("min", "zoo:min: no model of the zoo has this name; the nearest name is mine"),
-        ("zoo:min", "zoo:min: no model of the zoo has this name; the nearest name is mine"),
-        ("gone.safetensors", "gone.json: no such card"),
-        (".", r"\.: contains no model of lreid; pass the folder of a run"),
+        ("min", "zoo:min: .*nearest name is mine"),
+        ("zoo:min", "zoo:min: .*nearest name is mine"),
+        ("gone.safetensors", "gone.json: no such"),
+        (".", r"\.: contains no model"),
     ):
         with pytest.raises(InputError, match=message):
             lreid.load_model(source)
@@ -112,7 +112,7 @@ def test_invalid_sizes_and_normalisations_are_refused(world: Path, key: str, val
         lreid.load_model,
         partial(build, "people.gallery", images=list_images([world / "model.pt"], "gallery")),
     ):
-        with pytest.raises(InputError, match=rf"odd.pt: its config does not describe a trained model: INPUT.{key} is "):
+        with pytest.raises(InputError, match=rf"odd.pt: .*INPUT.{key} is "):
             use(world / "odd.pt")
     assert not Path("people.gallery").exists()
 

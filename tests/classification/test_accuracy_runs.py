@@ -62,7 +62,7 @@ def test_results_hold_accuracies_and_their_summary(unbroken: Path) -> None:
     assert (gallery["queries"], gallery["gallery"], gallery["valid_queries"]) == (4, 4, 4)
 
 
-def test_inventory_changes_no_files(home: Path, unbroken: Path, tmp_path: Path) -> None:
+def test_accuracy_changes_no_other_results(home: Path, unbroken: Path, tmp_path: Path) -> None:
     expected = json.loads((unbroken / "results.json").read_text())
     results = train(config(home, EVAL__ACCURACY=False), tmp_path / "run")
     assert results["accuracy"] == results["accuracy_summary"] == {}
@@ -107,11 +107,11 @@ def test_other_methods(
     assert f"class- / task-incremental: {classifiers[0]} " in caplog.text
 
 
-def test_without_test_images_of_trained_classes_nothing_is_trained(home: Path, tmp_path: Path) -> None:
+def test_missing_test_images_are_refused_before_training(home: Path, tmp_path: Path) -> None:
     cfg = config(home, BENCHMARK__TRAIN=["synthetic:plaza"])
-    with pytest.raises(InputError, match="^plaza 1/2: has no test images .*, or set EVAL.ACCURACY False") as raised:
+    with pytest.raises(InputError, match="^plaza 1/2: .*EVAL.ACCURACY False"):
         train(cfg, tmp_path / "run")
-    assert "\n" not in str(raised.value) and not (tmp_path / "run").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_alignment_with_the_memory_is_kept(unbroken: Path, home: Path, tmp_path: Path) -> None:

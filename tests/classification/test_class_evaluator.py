@@ -113,7 +113,7 @@ def test_rows_become_matrices_with_a_summary() -> None:
 
 
 def test_a_task_without_test_images_is_refused(tasks: list[Task]) -> None:
-    with pytest.raises(InputError, match=r"^market 1/1: has no test images .* folder:PATH, or set accuracy=False"):
+    with pytest.raises(InputError, match="^market 1/1: .*accuracy=False"):
         AccuracyEvaluator([tasks[0], Task(1, "market 1/1", tasks[1].records)], **OPTIONS)
 
 

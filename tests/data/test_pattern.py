@@ -67,7 +67,7 @@ def test_pattern_reads_any_text_in_its_fields(pid: str, camid: str, number: int)
     "text", ["", "a.png", "{id}/{n}.png", "{pid}/{.png", "{pid}/{1}.png", "/{pid}/{n}.png", "{pid}}"]
 )
 def test_invalid_pattern_raises_an_error(text: str) -> None:
-    with pytest.raises(InputError, match="pattern is .*as in {pid}/{camid}_{n}.png"):
+    with pytest.raises(InputError, match="^pattern is "):
         Pattern(text)
 
 
@@ -90,8 +90,7 @@ def test_pattern_labels_folders_and_tests(tmp_path: Path, make_images: MakeImage
 
 def test_images_that_do_not_fit_are_named(tmp_path: Path, make_images: MakeImages) -> None:
     make_images(tmp_path, [*NAMES, "cover.png", "zoe/1.png"])
-    message = rf"^{tmp_path}/cover.png: the pattern {{pid}}/{{camid}}_{{n}}.png does not fit 2 of 10 images"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=f"^{tmp_path}/cover.png: .*2 of 10 images"):
         list_folder(tmp_path, pattern=Pattern("{pid}/{camid}_{n}.png"))
     with pytest.raises(InputError, match="none after the people|no path names"):
         read_custom(tmp_path / "anna", Sources(pattern="{camid}_{n}.png"))

@@ -22,7 +22,6 @@ def moved(records, folder):
 
 def test_is_short_and_stable():
     assert protocol_fingerprint(BENCHMARK) == "5ec41248bd86"
-    assert len(protocol_fingerprint(BENCHMARK)) == 12
 
 
 def test_neither_folder_nor_titles_nor_order_of_records_matter():

@@ -63,11 +63,9 @@ def test_no_two_images_are_the_same_and_other_ones_have_another_fingerprint(monk
 
 
 def test_unknown_domain_names_the_nearest() -> None:
-    with pytest.raises(
-        InputError, match=r"^rendered:hal-1: no such domain; the nearest name is rendered:hall-1 \(all: "
-    ):
+    with pytest.raises(InputError, match="^rendered:hal-1: .*nearest name is rendered:hall-1"):
         load_rendered("hal-1")
-    with pytest.raises(InputError, match="^rendered:hall-1/test/x.jpg: no such image in rendered.zip"):
+    with pytest.raises(InputError, match="^rendered:hall-1/test/x.jpg: "):
         read_image("rendered:hall-1/test/x.jpg")
 
 

@@ -70,9 +70,9 @@ def test_all_identities_and_images_occur() -> None:
 
 
 def test_wrong_numbers_are_named() -> None:
-    with pytest.raises(ArgumentError, match="identities is 4, but task 'greek' has only 3; set it to 3 or less"):
+    with pytest.raises(ArgumentError, match="identities is 4, .*'greek' .*3"):
         EpisodeSampler([0, 0, 1, 1, 2], identities=4, num_support=1, num_query=1, seed=(0,), task_name="greek")
-    with pytest.raises(ArgumentError, match="^neighbours is 2; it must divide the identities of a batch, 3$"):
+    with pytest.raises(ArgumentError, match="^neighbours is 2; .*3$"):
         CameraSampler([0, 1, 2], cameras=[0] * 3, neighbours=2, identities=3, images=1)
 
 
@@ -123,8 +123,7 @@ def test_exemplars_are_drawn_as_often_as_images_by_default(kind: str) -> None:
     options = {"segment": 6} if kind == "stream" else {}
     batches = SAMPLERS[kind](labels, seed=(0,), exemplars=exemplars, **options)
     drawn = np.concatenate([batch for epoch in range(600) for batch in batches.epoch(epoch)])
-    counts = np.bincount(drawn, minlength=80)
-    new, stored = counts[:60], counts[60:]
+    new, stored = np.split(np.bincount(drawn, minlength=80), [60])
     assert stored.mean() == new.mean()  # two behind every six
     assert stored.max() - stored.min() < 0.2 * stored.mean()
 

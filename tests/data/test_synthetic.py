@@ -38,16 +38,10 @@ def test_images_are_the_ones_of_the_published_figures(address: str) -> None:
 def test_an_image_depends_on_its_address_alone() -> None:
     addresses = [f"synthetic:{name}/{seed}/{i}/4/1" for name in DOMAINS for i in (5, 20_000) for seed in (2, 3)]
     first = {address: draw(address).tobytes() for address in addresses}
+    draw(addresses[0])[:] = 0  # the caller's own copy
     random.Random(0).shuffle(addresses)
     assert all(draw(address).tobytes() == first[address] for address in addresses)
     assert len(set(first.values())) == len(addresses)
-
-
-def test_drawing_does_not_change_shared_state() -> None:
-    before = draw("synthetic:plaza/0/100/1/0")
-    kept = before.copy()
-    before[:] = 0  # the caller's own copy
-    assert np.array_equal(draw("synthetic:plaza/0/100/1/0"), kept)
 
 
 @settings(max_examples=200, deadline=None)
@@ -107,7 +101,7 @@ def test_load_gives_a_data_set_that_can_be_evaluated(name: str, images: int) -> 
         assert record.pid in (0, int(identity))
 
 
-def test_all_three_groups_come_from_the_whole_season_and_never_share_anybody() -> None:
+def test_training_people_test_people_and_distractors_are_disjoint_and_span_the_season() -> None:
     found = load_synthetic("mall", **SMALL | {"train_identities": 200, "test_identities": 100, "distractors": 150})
     groups = [
         {int(r.path.split("/")[2]) for r in records}
@@ -126,9 +120,8 @@ def test_all_three_groups_come_from_the_whole_season_and_never_share_anybody() -
     ("change", "message"), [({"domain": "plazza"}, "plaza"), ({"distractors": SEASON}, "distractors")]
 )
 def test_invalid_arguments_raise_an_error(change: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message) as error:
+    with pytest.raises(InputError, match=message):
         load_synthetic(**{"domain": "plaza"} | SMALL | change)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +136,5 @@ def test_invalid_arguments_raise_an_error(change: dict, message: str) -> None:
     ],
 )
 def test_invalid_address_raises_an_error(address: str, message: str) -> None:
-    with pytest.raises(InputError, match=message) as error:
+    with pytest.raises(InputError, match=message):
         draw(address)
-    assert "\n" not in str(error.value)

@@ -156,17 +156,6 @@ def test_the_same_list_in_another_form_is_the_same_data_set(write, tmp_path):
     assert len(tables.load(write([f"sub/../{row}" for row in ROWS]))[0].train) == len(expected[0].train)
 
 
-def test_quoted_cells_may_contain_separators(write):
-    rows = ['a.jpg,"Müller, ""Max""",0,train', "b.jpg,שרה <b>,1,train"]
-    rows += [
-        f'{image}.jpg,"two\nlines",{camera},{split}'
-        for camera, image, split in ((0, "c", "query"), (1, "d", "gallery"))
-    ]
-    (data_set,) = tables.load(write(rows))
-    assert short(data_set.train) == [("a.jpg", 0, 0), ("b.jpg", 2, 1)]
-    assert [record.pid for record in (*data_set.query, *data_set.gallery)] == [1, 1]
-
-
 @pytest.mark.parametrize(("cameras", "numbers"), [("apart", [0, 0, 1]), ("same", [0, 0, 0])])
 def test_without_cameras_the_policy_numbers_them(write, cameras, numbers):
     rows = ["a.jpg,1,train", "c.jpg,2,query", "d.jpg,2,gallery"]
@@ -182,39 +171,29 @@ def test_train_or_test_alone_is_enough(write):
 
 
 FAULTS = {
-    "unknown split": (["a.jpg,1,0,test"], "csv:2: split is 'test'; must be one of train, query, gallery"),
-    "too few values": ([*ROWS, "f.jpg,1,0"], "csv:7: 3 values for 4 columns"),
-    "too many values": (["a.jpg,1,0,train,x"], "csv:2: 5 values for 4 columns"),
+    "unknown split": (["a.jpg,1,0,test"], "csv:2: split is 'test'"),
+    "too few values": ([*ROWS, "f.jpg,1,0"], "csv:7: 3 values"),
+    "too many values": (["a.jpg,1,0,train,x"], "csv:2: 5 values"),
     "empty value": (["a.jpg,,0,train"], "csv:2: pid is empty"),
-    "path twice": ([*ROWS, "a.jpg,9,right,train"], "csv:7: a.jpg is already on line 3"),
-    "path twice in other words": ([*ROWS, "./i//../a.jpg,9,right,train"], "csv:7: ./i//../a.jpg is already on line 3"),
-    "path twice, once absolute": ([*ROWS, "{folder}/c.jpg,100,right,gallery"], "csv:7: .*/c.jpg is already on line 4"),
-    "trained and tested": ([*ROWS, "f.jpg,9,right,query"], "csv:7: identity '9' is in query .* train on line 3"),
-    "outside by a relative path": (
-        [*ROWS, "../f.jpg,3,left,train"],
-        "csv:7: ../f.jpg lies outside .*; name the folder of the images as root='DIR'",
-    ),
-    "outside by an absolute path": ([*ROWS, "/etc/f.jpg,3,left,train"], "csv:7: /etc/f.jpg lies outside"),
-    "outside by its neighbour's name": ([*ROWS, "../{name}x/f.jpg,3,left,train"], "csv:7: .* lies outside"),
-    "no query": (ROWS[:2] + ROWS[3:], "csv: no images for the query split of shop"),
+    "path twice": ([*ROWS, "./i//../a.jpg,9,right,train"], "csv:7: ./i//../a.jpg .*line 3"),
+    "path twice, once absolute": ([*ROWS, "{folder}/c.jpg,100,right,gallery"], "csv:7: .*/c.jpg .*line 4"),
+    "trained and tested": ([*ROWS, "f.jpg,9,right,query"], "csv:7: identity '9' .*query .*line 3"),
+    "outside by a relative path": ([*ROWS, "../f.jpg,3,left,train"], "csv:7: ../f.jpg .*root='DIR'"),
+    "outside by an absolute path": ([*ROWS, "/etc/f.jpg,3,left,train"], "csv:7: /etc/f.jpg "),
+    "outside by its neighbour's name": ([*ROWS, "../{name}x/f.jpg,3,left,train"], "csv:7: .*outside"),
+    "no query": (ROWS[:2] + ROWS[3:], "query split of shop"),
     "camera that is not known beside others": ([*ROWS[1:], "b.jpg,10,,train"], "csv:6: .*camid.* line 2"),
     "camera -1 beside others": (["b.jpg,10,-1.0,train", *ROWS[1:]], "csv:2: .*camid.* line 3"),
     "identity of blanks": (['a.jpg,"  ",left,train', *ROWS[2:]], "csv:2: pid is empty"),
     **{f"identity {text}": ([f"a.jpg,{text},left,train", *ROWS[2:]], f"csv:2: pid is '{text}'") for text in MISSING},
     **{f"camera {text}": ([f"a.jpg,9,{text},train", *ROWS[2:]], f"csv:2: camid is '{text}'") for text in MISSING},
-    "only junk in gallery": (ROWS[:3] + ROWS[4:], "csv: no images for the gallery split of shop"),
-    "no rows": ([], "holds no images"),
+    "only junk in gallery": (ROWS[:3] + ROWS[4:], "gallery split of shop"),
+    "no rows": ([], "no images"),
     "line after a blank one": ([ROWS[0], "", "a.jpg,1,0,test"], "csv:4: split"),
-    "column twice": (
-        ["path,pid,camid,split,pid", "a.jpg,1,0,train,2"],
-        "csv:1: the header has pid twice; remove or rename one of the two",
-    ),
-    "missing columns": (["path,camid"], "csv:1: the header lacks pid, split; .* found path,camid$"),
+    "column twice": (["path,pid,camid,split,pid", "a.jpg,1,0,train,2"], "csv:1: .*pid twice"),
+    "missing columns": (["path,camid"], "csv:1: .*lacks pid, split; .*path,camid$"),
     "empty domain": (["path,pid,camid,split,domain", "a.jpg,1,0,train,"], "csv:2: domain is empty"),
-    "wrong base folder": (
-        [f"images/{row}" for row in ROWS],
-        "csv:2: none of the images exists, .*images/b.jpg; pass root='DIR'",
-    ),
+    "wrong base folder": ([f"images/{row}" for row in ROWS], "csv:2: .*images/b.jpg; .*root='DIR'"),
 }
 
 
@@ -228,16 +207,11 @@ def test_faults_are_named(write, tmp_path, fault):
 
 
 def test_files_that_are_no_csv(tmp_path):
-    with pytest.raises(InputError, match="no such CSV file"):
-        tables.load(tmp_path / "none.csv")
-    with pytest.raises(InputError, match="is a folder"):
-        tables.load(tmp_path)
     (tmp_path / "empty.csv").touch()
-    with pytest.raises(InputError, match="an empty file"):
-        tables.load(tmp_path / "empty.csv")
     (tmp_path / "latin.csv").write_bytes("path,pid,camid,split\nJosé.jpg,1,0,train\n".encode("latin-1"))
-    with pytest.raises(InputError, match="latin.csv: cannot be read as CSV in UTF-8 .*, or name a folder of images$"):
-        tables.load(tmp_path / "latin.csv")
+    for name, fault in (("none.csv", "no such"), (".", "folder"), ("empty.csv", "empty"), ("latin.csv", "UTF-8")):
+        with pytest.raises(InputError, match=f"{name}.*{fault}"):
+            tables.load(tmp_path / name)
 
 
 # domain: training images and identities, queries, gallery images, counted in index.csv

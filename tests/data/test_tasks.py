@@ -54,7 +54,7 @@ def test_earlier_training_is_the_first_task_and_is_tested(build):
         ("small", "seen", 1),
         ("veri", "unseen", None),
     ]
-    with pytest.raises(ArgumentError, match="learned is named without the number of identities"):
+    with pytest.raises(ArgumentError, match="learned"):
         build(["small"], learned=["market"])
 
 
@@ -69,9 +69,9 @@ def test_data_sets_may_lack_test_or_training_images(build):
         ("small", "seen", 1),
         ("tested", "unseen", None),
     ]
-    with pytest.raises(ArgumentError, match="unseen names untested, which has no test split; add one, or leave it out"):
+    with pytest.raises(ArgumentError, match="unseen names untested"):
         build(["small"], ["untested"], sets)
-    with pytest.raises(ArgumentError, match="train names tested, which is for testing only"):
+    with pytest.raises(ArgumentError, match="train names tested"):
         build(["tested"], sets=sets)
 
 
@@ -85,8 +85,10 @@ def test_split_of_the_paper(build, name, sizes):
     assert [task.index for task in benchmark.tasks] == list(range(10))
 
 
-def test_ascending_order_labels_are_ranks(build):
+def test_labels_ascend_from_task_to_task_and_are_ranks_in_ascending_order(build):
     benchmark = build(["market"], tasks_per_dataset=10)
+    random_order = build(["veri", "small"], tasks_per_dataset=5, order="random", order_seed=4)
+    assert [label for task in random_order.tasks for label in task.classes] == list(range(576 + 5))
     ranks = {pid: rank for rank, pid in enumerate(range(2, 1503, 2))}
     for task in benchmark.tasks:
         for record in task.records:
@@ -122,11 +124,6 @@ def test_random_order_is_decided_by_its_seed_alone():
     assert order(0) == order(0)
     assert order(0) != order(1)
     assert order(0)[0] != sorted(order(0)[0])
-
-
-def test_random_order_labels_ascend_from_task_to_task(build):
-    benchmark = build(["veri", "small"], tasks_per_dataset=5, order="random", order_seed=4)
-    assert [label for task in benchmark.tasks for label in task.classes] == list(range(576 + 5))
 
 
 def test_one_task_a_data_set_has_its_name(build):
@@ -202,10 +199,8 @@ def paths(data_set):
 
 def test_one_split_is_the_first(build_split):
     _, four, two = build_split().tests
-    assert (four.query, four.gallery) == (
-        build_split.versions["four"][0].query,
-        build_split.versions["four"][0].gallery,
-    )
+    first = build_split.versions["four"][0]
+    assert (four.query, four.gallery) == (first.query, first.gallery)
     assert four.splits == two.splits == ()
     assert set(build_split.calls) == {(name, 0, 7, "same") for name in ("one", "four", "two")}
 
@@ -237,7 +232,7 @@ def test_merged_unseen_galleries(build_split):
     assert matches == [["four/1b"], ["four/2b"], ["two/1b"], ["two/4b"]]  # never one of the other set
 
 
-def test_merged_splits_go_round(build_split):
+def test_merged_splits_repeat_the_fewer_ones(build_split):
     (_, test) = build_split(unseen_galleries="merged", splits=0).tests
     versions = build_split.versions
     assert [queries for queries, _ in resolved(test)] == [
@@ -248,12 +243,8 @@ def test_merged_splits_go_round(build_split):
 
 def test_merged_gallery_next_to_single_ones_has_its_own_kind(build_split):
     tests = build_split(unseen_galleries="both").tests
-    assert [(test.name, test.kind) for test in tests] == [
-        ("one", "seen"),
-        ("four", "unseen"),
-        ("two", "unseen"),
-        ("merged unseen", "merged"),
-    ]
+    kinds = {"one": "seen", "four": "unseen", "two": "unseen", "merged unseen": "merged"}
+    assert {test.name: test.kind for test in tests} == kinds
     assert [test.kind for test in build_split(unseen=[], unseen_galleries="both").tests] == ["seen"]
 
 
@@ -264,13 +255,9 @@ def test_pool_keeps_ids_and_cameras_apart(build):
     (test,) = benchmark.tests
     assert (test.name, test.kind, test.first_task) == ("bench", "seen", 0)
     assert len(test.query) == 4
-    of_set = [[r for r in test.query + test.gallery if r.path.startswith(name)] for name in ("small", "veri")]
-    for field in ("pid", "camid"):
-        first, second = ({getattr(record, field) for record in records} for records in of_set)
-        assert not first & second
-    for records in of_set:  # who was the same before still is
-        before = SETS[records[0].path.split("/")[0]]
-        assert [r.pid - records[0].pid for r in records] == [r.pid - 1 for r in before.query + before.gallery]
+    pids = [{r.pid for r in test.query + test.gallery if r.path.startswith(name)} for name in ("small", "veri")]
+    assert not pids[0] & pids[1]
+    assert build(["small"], pool=True) == build(["small"])
 
 
 def test_pool_offsets():
@@ -283,7 +270,7 @@ def test_pool_offsets():
     assert pool_data_sets("both", [one, nowhere]).query == (("b", 7, 2), ("b", 15, -1))
 
 
-def test_names_of_data_sets_come_along():
+def test_names_of_identities_and_cameras_survive_pooling():
     """Into the pooled one, its test set and that of several splits."""
     names = Names({7: "ann", 4: "4"}, {2: "north"})
     one = DataSet("one", (Record("a", 4, 1),), (Record("b", 7, 2),), (Record("c", 7, 0),), names=names)
@@ -293,10 +280,6 @@ def test_names_of_data_sets_come_along():
         assert shown == [("ann", "cam north"), ("ann", "cam north"), ("ann", "cam 0"), ("ann", "cam 3")]
     assert [pooled.names.identity(pid) for _, pid, _ in pooled.train] == ["id 4", "id 4"]
     assert pooled.names.identity(99) == "id 99"
-
-
-def test_pool_of_one_is_itself(build):
-    assert build(["small"], pool=True) == build(["small"])
 
 
 def test_merge_tasks(build):
@@ -315,15 +298,15 @@ def test_merge_tasks(build):
     ("changes", "message"),
     [
         ({"train": []}, "train is empty"),
-        ({"tasks_per_dataset": 6}, "tasks_per_dataset is 6; must be from 1 to 5"),
-        ({"tasks_per_dataset": 3, "identities": 2}, "tasks_per_dataset is 3; must be from 1 to 2"),
+        ({"tasks_per_dataset": 6}, "tasks_per_dataset is 6; .*5"),
+        ({"tasks_per_dataset": 3, "identities": 2}, "tasks_per_dataset is 3; .*2"),
         ({"tasks_per_dataset": 0}, "tasks_per_dataset is 0"),
-        ({"scenario": "task"}, "scenario is 'task'; must be class-incremental or domain-incremental"),
-        ({"order": "descending"}, "order is 'descending'; must be ascending or random"),
-        ({"train": ["small", "small"]}, "train has two data sets called small"),
-        ({"unseen": ["veri", "veri"]}, "unseen has two data sets called veri"),
-        ({"train": ["small", "veri"], "unseen": ["veri"]}, "unseen names veri, which is trained on too"),
-        ({"train": ["small", "small"], "pool": True}, "train has two data sets called small"),
+        ({"scenario": "task"}, "scenario is 'task'"),
+        ({"order": "descending"}, "order is 'descending'"),
+        ({"train": ["small", "small"]}, "train .*small"),
+        ({"unseen": ["veri", "veri"]}, "unseen .*two .*veri"),
+        ({"train": ["small", "veri"], "unseen": ["veri"]}, "unseen names veri"),
+        ({"train": ["small", "small"], "pool": True}, "train .*small"),
     ],
 )
 def test_bad_input_is_named(build, changes, message):
@@ -338,11 +321,9 @@ CLASSES = {
 
 
 def test_a_class_in_two_tasks_is_refused_unless_the_benchmark_is_domain_incremental(build):
-    with pytest.raises(ArgumentError, match="train has class a in sun and in rain; in a class-incremental") as raised:
-        build(["sun", "rain"], sets=CLASSES)
-    assert "\n" not in str(raised.value)
-    with pytest.raises(ArgumentError, match="train has class c in sun and in fog"):
-        build(["sun", "fog"], sets=CLASSES)
+    for other, shared in (("rain", "a"), ("fog", "c")):
+        with pytest.raises(ArgumentError, match=f"train has class {shared} in sun and in {other}"):
+            build(["sun", other], sets=CLASSES)
     benchmark = build(["sun", "rain"], sets=CLASSES, scenario="domain-incremental")
     assert [task.classes for task in benchmark.tasks] == [[0, 1, 2], [3, 4, 5]]
     assert [task.shared_classes for task in benchmark.tasks] == [3, 3]
@@ -355,10 +336,10 @@ def test_a_class_in_two_tasks_is_refused_unless_the_benchmark_is_domain_incremen
 @pytest.mark.parametrize(
     ("train", "changes", "fault"),
     [
-        (["sun", "rain"], {"pool": True}, "where every data set is one task; do not pool or cut"),
-        (["sun", "rain"], {"tasks_per_dataset": 3}, "where every data set is one task; do not pool or cut"),
-        (["sun", "fog"], {}, "all data sets have the same classes, but those of fog are c, d$"),
-        (["market", "veri"], {}, "all data sets have the same classes, but those of market are identities"),
+        (["sun", "rain"], {"pool": True}, "one task"),
+        (["sun", "rain"], {"tasks_per_dataset": 3}, "one task"),
+        (["sun", "fog"], {}, "fog are c, d$"),
+        (["market", "veri"], {}, "market are identities"),
     ],
 )
 def test_domain_incremental_benchmark_needs_equal_classes(build, train, changes, fault):

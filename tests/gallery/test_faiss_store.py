@@ -90,9 +90,9 @@ def test_shards_return_the_same_images_as_one_index(tmp_path, kind):
     np.testing.assert_allclose(more.features(labels.keys), one.features(labels.keys), atol=1e-6)
     few = more.search(vectors(2), 300, model="a1", where=Filter(identities=range(5)))
     assert ((few.keys >= 0).sum(1) == more.count(Filter(identities=range(5)))).all()
-    with pytest.raises(InputError, match="3 shards, which cannot be mapped"):
+    with pytest.raises(InputError, match="3 shards"):
         Gallery.load(file, memory_map=True)
-    with pytest.raises(InputError, match="shards is 0; a gallery has at least one"):
+    with pytest.raises(InputError, match="shards is 0"):
         small(shards=0)
 
 
@@ -140,7 +140,7 @@ def test_failed_addition_leaves_no_names(tmp_path: Path):
 def test_saving_a_file_or_refusing_milvus_does_not_load_pymilvus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "lreid.gallery.milvus_store", None)  # an import of it raises ImportError
     gallery = Gallery.build(vectors(3), names(3), model="a1")
-    with pytest.raises(InputError, match="then copy it with lreid search migrate"):
+    with pytest.raises(InputError, match="lreid search migrate"):
         gallery.save("milvus:people.db")
     with pytest.raises(InputError, match="name a file"):
         gallery.save("http://localhost/people.gallery")

@@ -58,9 +58,9 @@ def test_gpu_runs_only_searches_without_filter(gpus: list[int], tmp_path: Path, 
 @pytest.mark.parametrize(
     ("kind", "device", "fault"),
     [
-        ("flat", "cuda:2", "device is GPU 2, but faiss sees 2 GPUs"),
+        ("flat", "cuda:2", "device is GPU 2"),
         ("flat", "gpu", "device is 'gpu'"),
-        ("hnsw", "cuda", "device is a GPU, but IndexHNSWFlat runs only on the CPU"),
+        ("hnsw", "cuda", "device is a GPU, but IndexHNSWFlat"),
     ],
 )
 def test_unsupported_devices_are_refused(gpus: list[int], kind: str, device: str, fault: str) -> None:

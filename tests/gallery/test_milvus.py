@@ -1,4 +1,4 @@
-"""Galleries in Milvus: killed processes, a second writer, old and missing servers, and who can see the port."""
+"""Galleries in Milvus: killed processes, a second writer, old and missing servers."""
 
 import signal
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from galleries import names, small, vectors
-from milvus_lite_server import LiteServer, listens_to_itself_only
+from milvus_lite_server import LiteServer
 from processes import start_python
 
 from lreid.errors import InputError
@@ -44,7 +44,6 @@ def test_killed_process_with_embedded_database_loses_no_acknowledged_rows(milvus
     assert process.stdout.readline() == "open\n"
     with pytest.raises(InputError, match="people.db: another process"):
         Gallery.load(where)
-    assert listens_to_itself_only(process.pid)
     process.stdin.write("go\n")
     process.stdin.flush()
     for _ in range(12):
@@ -63,7 +62,6 @@ def test_killed_server_keeps_acknowledged_rows(milvus, tmp_path):
     server = LiteServer(tmp_path / "data")
     gallery = small(at=server.where)
     gallery.save()
-    assert listens_to_itself_only(server.process.pid)
     for turn in range(15):
         gallery.add(vectors(20, seed=turn + 1), [f"ours{turn}-{i}" for i in range(20)], model="a1")
         assert gallery.search(vectors(20, seed=turn + 1)[3:4], 1, model="a1").paths[0, 0] == f"ours{turn}-3"
@@ -85,7 +83,7 @@ def test_second_writer_is_refused_until_marker_is_dropped(server):
     connection = gallery.store.connection
     connection.mark("marked")  # as by a process that was killed while it wrote
     for change in (lambda: gallery.add(vectors(1), ["new.jpg"], model="a1"), lambda: gallery.remove(names(1))):
-        with pytest.raises(InputError, match="another process is writing to marked; .* drop .* marked_writer"):
+        with pytest.raises(InputError, match="marked; .* drop .* marked_writer"):
             change()
     assert len(gallery) == 12
     connection("drop_collection", "marked_writer")
@@ -98,7 +96,7 @@ def test_second_builder_is_refused(server):
     """Two models in one collection would be compared with each other."""
     where = f"{server.where}/two"
     first = small(at=where)
-    with pytest.raises(InputError, match="another process is writing to two"):
+    with pytest.raises(InputError, match="writing to two"):
         Gallery.build(vectors(3), names(3), model="b2", at=where)
     first.add(vectors(1), ["more.jpg"], model="a1")
     first.save()
@@ -180,24 +178,13 @@ def test_names_that_look_like_filters_are_only_names(lite_place):
     assert gallery.count(Filter(identities=[1, 2])) == 1
 
 
-def test_old_servers_are_refused(monkeypatch):
+@pytest.mark.parametrize("version", ["2.3.5", "v2.3.21", "milvus_lite-2.4.1", "unknown"])
+def test_old_servers_are_refused(version):
     milvus_client.import_pymilvus()
     for good in ("milvus_lite-3.2.2", "v2.4.0", "2.6.3-gpu", "v3.0.1"):
         require_version(good, "http://h:1")
-    for bad in ("2.3.5", "v2.3.21", "milvus_lite-2.4.1", "unknown"):
-        with pytest.raises(InputError, match=f"http://h:1: runs version '{bad}'"):
-            require_version(bad, "http://h:1")
-
-    class Old:
-        def __init__(self, *args, **kwargs): ...
-        def get_server_version(self, timeout):
-            return "2.3.5"
-
-        def close(self): ...
-
-    monkeypatch.setattr("pymilvus.MilvusClient", Old)
-    with pytest.raises(InputError, match="http://127.0.0.1:9: runs version '2.3.5', but Milvus 2.4 or newer"):
-        Gallery.load("milvus:http://127.0.0.1:9")
+    with pytest.raises(InputError, match=f"http://h:1: .*'{version}'"):
+        require_version(version, "http://h:1")
 
 
 def test_addresses():

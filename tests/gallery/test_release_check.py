@@ -153,7 +153,7 @@ def test_limits_decide_the_exit_status(world: World, tmp_path: Path, capsys: pyt
     assert capsys.readouterr().out.count("limit 100 %") == 1
 
 
-def test_impossible_options_have_a_reason(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unavailable_ways_have_a_reason(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Re-extraction needs the images, and the other options need features of the same length."""
     folder = shutil.copytree(world.folder, tmp_path / "world")
     build_gallery(folder / "moved.gallery", Path(OLD), [folder / "gallery"])

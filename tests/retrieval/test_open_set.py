@@ -22,16 +22,19 @@ def test_threshold_is_the_lowest_within_the_rate(scores, rate):
     assert (scores >= lower).mean() > rate
 
 
+def problem(seed):
+    """Features of queries and gallery, their identities and their cameras; one identity is in the queries only."""
+    rng = np.random.default_rng(seed)
+    ids, cams = (rng.integers(9, size=60), rng.integers(-1, 8, size=40)), (rng.integers(2, size=n) for n in (60, 40))
+    centers = rng.standard_normal((9, 6))
+    return *(centers[each] + 0.6 * rng.standard_normal((len(each), 6)) for each in ids), *ids, *cams
+
+
 @pytest.mark.parametrize("camera_filter", [True, False])
 @pytest.mark.parametrize("seed", range(5))
 def test_rates_equal_nested_loops(camera_filter, seed, monkeypatch):
     monkeypatch.setattr("lreid.retrieval.scores.BLOCK_SCORES", 100)  # several blocks
-    rng = np.random.default_rng(seed)
-    query_ids, gallery_ids = rng.integers(9, size=60), rng.integers(-1, 8, size=40)
-    query_cams, gallery_cams = rng.integers(2, size=60), rng.integers(2, size=40)
-    centers = rng.standard_normal((9, 6))
-    queries = centers[query_ids] + 0.6 * rng.standard_normal((60, 6))
-    gallery = centers[gallery_ids] + 0.6 * rng.standard_normal((40, 6))
+    queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams = case = problem(seed)
     own, others = [], []
     for query, pid, cam in zip(queries, query_ids, query_cams, strict=True):
         best = {True: -2.0, False: -2.0}
@@ -42,7 +45,6 @@ def test_rates_equal_nested_loops(camera_filter, seed, monkeypatch):
             best[other == pid] = max(best[other == pid], score)
         own.append(best[True])
         others.append(best[False])
-    case = queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams
     rates = open_set_rates(*cosines_and_labels(*case, camera_filter=camera_filter), false_accept_rates=(0.05, 0.2))
     for rate, allowed in zip(rates, (3, 12), strict=True):  # of 60 impostors
         best_refused = sorted(others)[-allowed - 1]
@@ -56,10 +58,9 @@ def test_rates_equal_nested_loops(camera_filter, seed, monkeypatch):
 
 def test_invalid_input_is_named():
     features = np.eye(3)
-    with pytest.raises(InputError, match="needs impostors"):
-        open_set_rates(*cosines_and_labels(features, features, [1, 1, 1], [1, 1, 1], None, None))
-    with pytest.raises(InputError, match="none has one"):
-        open_set_rates(*cosines_and_labels(features, features, [1, 1, 1], [2, 3, 4], None, None))
+    for gallery_ids, fault in (([1, 1, 1], "impostors"), ([2, 3, 4], "none has one")):
+        with pytest.raises(InputError, match=fault):
+            open_set_rates(*cosines_and_labels(features, features, [1, 1, 1], gallery_ids, None, None))
     for rate in (1, -0.1, float("nan"), None, "0.1"):
         with pytest.raises(InputError, match=f"rate is {rate!r}"):
             threshold_for(np.ones(3), rate)
@@ -68,10 +69,7 @@ def test_invalid_input_is_named():
 @pytest.mark.parametrize("camera_filter", [True, False])
 def test_pair_scores_equal_nested_loops(camera_filter, monkeypatch):
     monkeypatch.setattr("lreid.retrieval.scores.BLOCK_SCORES", 100)  # several blocks
-    rng = np.random.default_rng(0)
-    query_ids, gallery_ids = rng.integers(5, size=30), rng.integers(-1, 5, size=20)
-    query_cams, gallery_cams = rng.integers(2, size=30), rng.integers(2, size=20)
-    queries, gallery = rng.standard_normal((30, 4)), rng.standard_normal((20, 4))
+    queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams = case = problem(0)
     same, other = [], []
     for query, pid, cam in zip(queries, query_ids, query_cams, strict=True):
         for image, name, place in zip(gallery, gallery_ids, gallery_cams, strict=True):
@@ -80,7 +78,6 @@ def test_pair_scores_equal_nested_loops(camera_filter, monkeypatch):
                 other.append(score)
             elif name == pid and not (camera_filter and cam == place):
                 same.append(score)
-    case = queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams
     found = pair_scores(*cosines_and_labels(*case, camera_filter=camera_filter))
     for scores, wanted in zip(found, (same, other), strict=True):
         assert np.sort(scores) == pytest.approx(np.sort(wanted), abs=1e-5)

@@ -74,10 +74,9 @@ def test_single_shot_with_one_image_per_identity_equals_the_whole_gallery(rerank
 
 def test_track_with_several_identities_or_cameras_is_refused():
     features, ids = np.eye(3), [0, 1, 2]
-    with pytest.raises(InputError, match="track 7: its images have several identities"):
-        evaluate_image_to_track(*scores_and_labels(features, features, ids, ids, ids, [0, 0, 0]), [5, 7, 7])
-    with pytest.raises(InputError, match="track 7: its images have several cameras"):
-        evaluate_image_to_track(*scores_and_labels(features, features, ids, [0, 1, 1], ids, [0, 0, 1]), [5, 7, 7])
+    for gallery_ids, cams, several in ((ids, [0, 0, 0], "identities"), ([0, 1, 1], [0, 0, 1], "cameras")):
+        with pytest.raises(InputError, match=f"track 7: .*{several}"):
+            evaluate_image_to_track(*scores_and_labels(features, features, ids, gallery_ids, ids, cams), [5, 7, 7])
 
 
 @pytest.mark.parametrize("camera_filter", [True, False])

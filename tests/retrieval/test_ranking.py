@@ -172,31 +172,16 @@ def test_metrics_do_not_depend_on_the_scale_of_float64_features():
         np.testing.assert_array_equal(large.ap, result.ap)
 
 
-def test_input_and_matmul_precision_are_unchanged():
+def test_arrays_of_any_layout_are_accepted_and_not_changed():
     problem = random_problem(dtype=np.float32)
-    copies = [array.copy() for array in problem]
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        evaluate(*problem)
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before)
-    for array, copy in zip(problem, copies, strict=True):
-        np.testing.assert_array_equal(array, copy)
-
-
-def test_read_only_arrays_and_any_byte_order_are_accepted():
-    problem = random_problem(dtype=np.float32)
-    other, locked = problem[1].astype(">f4"), problem[1].copy()
+    queries, gallery = problem[0].copy(), problem[1].copy()
+    expected, locked = evaluate(*problem).ap, gallery.copy()
     locked.flags.writeable = False
-    torch.set_warn_always(True)  # torch would warn once only
-    try:
-        for gallery in (other, locked):
-            result = evaluate(problem[0], gallery, *problem[2:])
-            np.testing.assert_array_equal(result.ap, evaluate(*problem).ap)
-    finally:
-        torch.set_warn_always(False)
+    for other in (gallery.astype(">f4"), locked, gallery[::-1].copy()[::-1], gallery[:, ::-1].copy()[:, ::-1]):
+        np.testing.assert_array_equal(evaluate(queries, other, *problem[2:]).ap, expected)
+    np.testing.assert_array_equal(problem[0], queries)
+    np.testing.assert_array_equal(problem[1], gallery)
+    assert evaluate(queries[:1][::-1], queries[:1][::-1], [1], [1], camera_filter=False).mAP == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -232,44 +217,44 @@ def test_warning_counts_queries_without_match():
 
 def test_error_names_the_filter_that_removed_all_matches():
     features, ids, cams = np.eye(3), [1, 2, 3], [0, 0, 0]
-    with pytest.raises(InputError, match=r"camera filter removed them all.*camera_filter=False"):
-        evaluate(features, features, ids, ids, cams, cams)
-    with pytest.raises(InputError, match="not one identity of the 3 queries is in the gallery"):
-        evaluate(features, features, ids, [7, 8, 9], cams, cams)
-    with pytest.raises(InputError, match="identities of 2 queries are .*1 more queries"):
-        evaluate(features, features, ids, [1, 2, 9], cams, cams)
+    both = "2 queries .*1 more"
+    for gallery_ids, named in ((ids, "camera_filter=False"), ([7, 8, 9], "3 queries"), ([1, 2, 9], both)):
+        with pytest.raises(InputError, match=named):
+            evaluate(features, features, ids, gallery_ids, cams, cams)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"query_features": np.full((3, 2), np.nan)}, r"query features: 3 of 3 rows hold NaN.*rows 0, 1, 2\)"),
+        ({"query_features": np.full((3, 2), np.nan)}, r"query features: 3 of 3 .*rows 0, 1, 2\)"),
         ({"gallery_features": np.array([[1.0, 2], [np.inf, 0], [1, 1]])}, r"gallery features: 1 of 3.*rows 1\)"),
-        ({"query_features": np.ones((3, 5))}, "query features have 5 numbers per row, gallery features 2"),
+        ({"query_features": np.ones((3, 5))}, "query features have 5 .*gallery features 2"),
         ({"query_features": np.ones(3)}, r"shape \(3,\)"),
-        ({"query_features": np.ones((3, 2), dtype=int)}, "expected floats, got torch.int64"),
-        ({"query_features": [["a", "b"]] * 3}, r"query features: expected an \(N, D\) array of floats"),
+        ({"query_features": np.ones((3, 2), dtype=int)}, "torch.int64"),
+        ({"query_features": [["a", "b"]] * 3}, r"query features: .*\(N, D\)"),
         ({"gallery_features": np.ones((0, 2))}, "gallery features: empty"),
-        ({"query_ids": [1, 2]}, r"query identities: expected 3, one per feature row, got shape \(2,\)"),
+        ({"query_ids": [1, 2]}, r"query identities: expected 3, .*\(2,\)"),
         ({"gallery_cams": [0.0, 1.5, 2.0]}, "gallery cameras: .*1.5"),
-        ({"query_cams": None}, "camera_filter needs the cameras of queries and gallery"),
-        ({"metric": "hamming"}, "metric 'hamming': unknown"),
-        ({"ap": "circular"}, "ap 'circular': unknown"),
-        ({"gallery_features": [[1.0, 2], [1.0], [1, 1]]}, r"gallery features: expected an \(N, D\) array"),
+        ({"query_cams": None}, "camera_filter"),
+        ({"metric": "hamming"}, "metric 'hamming'"),
+        ({"ap": "circular"}, "ap 'circular'"),
         ({"gallery_ids": [[1], [2, 3], [1]]}, r"gallery identities: .*\[1\]"),
-        ({"block": -1}, "block = -1 must be at least 1"),
-        ({"max_rank": -1}, "max_rank = -1 and block = None must be at least 1"),
+        ({"block": -1}, "block = -1"),
+        ({"max_rank": -1}, "max_rank = -1"),
+        ({"query_ids": ["a", "b", "c"]}, "^identities: .*1.*'a'"),
+        ({"gallery_cams": ["a", "b", "c"]}, "^cameras: .*0.*'a'"),
+        ({"query_ids": np.array(["a", 7, 8], object)}, "query identities: .*7.*'a'"),
+        ({"query_ids": [b"a", b"b", b"c"]}, "query identities: .*b'a'"),
+        ({"query_ids": np.array([2**70, 1, 2], object)}, f"query identities: {2**70}"),
+        ({"query_ids": [2.0**53 + 2, 1, 2]}, "query identities: .*9007199254740994"),
+        ({"query_ids": np.array([2**25, 1, 2], np.float32)}, "query identities: .*33554432"),
+        ({"query_ids": [float("inf"), 1, 2]}, "query identities: .*inf"),
+        ({"query_ids": "abc"}, "query identities: .*str"),
     ],
 )
 def test_invalid_input_is_named(change, message):
-    arguments = {
-        "query_features": np.ones((3, 2)),
-        "gallery_features": np.ones((3, 2)),
-        "query_ids": [1, 2, 3],
-        "gallery_ids": [1, 2, 3],
-        "query_cams": [0, 0, 0],
-        "gallery_cams": [1, 1, 1],
-    }
+    arguments = {f"{which}_features": np.ones((3, 2)) for which in ("query", "gallery")}
+    arguments |= {"query_ids": [1, 2, 3], "gallery_ids": [1, 2, 3], "query_cams": [0] * 3, "gallery_cams": [1] * 3}
     with pytest.raises(InputError, match=message):
         evaluate(**(arguments | change))
 
@@ -320,41 +305,10 @@ def test_float32_features_with_offset_or_tiny_values_are_ranked_exactly(case, me
 def test_identities_that_do_not_fit_are_refused():
     features = np.eye(2, dtype=np.float32)
     for wrong in (2**63, 2**64 - 1):  # the last one would be -1, and so junk
-        with pytest.raises(InputError, match=f"gallery identities: {wrong} is too large"):
+        with pytest.raises(InputError, match=f"gallery identities: {wrong}"):
             evaluate(features, features, [1, 2], np.array([1, wrong], np.uint64), camera_filter=False)
     largest = np.array([1, 2**63 - 1], np.uint64)
     assert evaluate(features, features, largest, largest, camera_filter=False).mAP == 1
-
-
-def test_negative_strides_are_accepted():
-    features, ids = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32), np.arange(4)
-    for rows in (4, 1):  # numpy calls a single row contiguous, backwards or not
-        for turned in (np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, ::-1], np.s_[::-2]):
-            part = features[:rows][turned]
-            own = ids[:rows][::-1][: len(part)]
-            assert evaluate(part, part, own, own, camera_filter=False).mAP == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"query_ids": ["a", "b"]}, "^identities: .*1.*'a'"),
-        ({"gallery_cams": ["a", "b"]}, "^cameras: .*1.*'a'"),
-        ({"query_ids": np.array(["a", 7], object)}, "query identities: .*7.*'a'"),
-        ({"query_ids": ["a", 7.0]}, "query identities: .*7.*'a'"),
-        ({"query_ids": [b"a", b"b"]}, "query identities: .*b'a'"),
-        ({"query_ids": np.array([2**70, 1], object)}, f"query identities: {2**70}"),
-        ({"query_ids": [2.0**53 + 2, 1]}, "query identities: .*9007199254740994"),
-        ({"query_ids": np.array([2**25, 1], np.float32)}, "query identities: .*33554432"),
-        ({"query_ids": [float("inf"), 1]}, "query identities: .*inf"),
-        ({"query_ids": np.array(["a", np.nan])}, "query identities: .*'nan'"),
-        ({"query_ids": "ab"}, "query identities: .*str"),
-    ],
-)
-def test_invalid_labels_are_named(change, message):
-    labels = {f"{which}_{what}": [1, 2] for which in ("query", "gallery") for what in ("ids", "cams")}
-    with pytest.raises(InputError, match=message):
-        evaluate(np.eye(2), np.eye(2), **(labels | change))
 
 
 def test_repr_of_an_evaluation():

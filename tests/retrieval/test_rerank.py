@@ -92,12 +92,6 @@ def test_evaluation_ranks_by_reranked_distances():
     assert result.mAP > evaluate(queries, gallery, *labels).mAP
 
 
-def test_equal_images_have_finite_scores():
-    features = torch.ones(4, 3)
-    scores = KReciprocal(2, 1)(features[:1], features[1:])(slice(0, 1))
-    assert torch.isfinite(scores).all()
-
-
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 3.0])
 def test_query_expansion_equals_a_loop(alpha):
     queries, gallery, *_ = problem(5, 20, seed=2)
@@ -117,7 +111,5 @@ def test_invalid_input_is_named():
     for settings_ in ({"k1": 0}, {"k2": 0}, {"k1": 3, "k2": 5}, {"weight": 1.5}):
         with pytest.raises(InputError, match="KReciprocal"):
             KReciprocal(**settings_)(torch.from_numpy(queries), torch.from_numpy(gallery))
-    with pytest.raises(InputError, match="metric 'nonsense'"):
-        evaluate(queries, gallery, [0, 1], [0, 1, 2], camera_filter=False, metric="nonsense", rerank=KReciprocal())
     with pytest.raises(InputError, match="k = 0"):
         expand_queries(queries, gallery, k=0)

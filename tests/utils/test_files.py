@@ -38,13 +38,6 @@ def umask() -> Iterator[None]:
     os.umask(before)
 
 
-def test_file_is_replaced_completely(tmp_path: Path) -> None:
-    write_text(tmp_path / "new" / "a.txt", "one")
-    write_text(tmp_path / "new" / "a.txt", "two")
-    assert (tmp_path / "new" / "a.txt").read_text() == "two"
-    assert os.listdir(tmp_path / "new") == ["a.txt"]
-
-
 def test_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     def write_half(file: BinaryIO) -> None:
         file.write(b"half")

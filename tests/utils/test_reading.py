@@ -166,19 +166,14 @@ def test_torchscript_archive_is_refused_with_the_remedy(tmp_path: Path) -> None:
     assert torch.equal(read_state_dict(tmp_path / "weights.pt")["weight"], network.weight)
 
 
-@pytest.mark.parametrize("length", [0, 1, 100, 1000])
-def test_truncated_file_is_named(tmp_path: Path, length: int) -> None:
-    path = tmp_path / "short.pt"
-    torch.save({"a": torch.zeros(1000)}, path)
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(InputError, match="short.pt: cannot be loaded"):
-        read_tensors(path)
-
-
-def test_missing_and_foreign_files_are_named(tmp_path: Path) -> None:
+def test_missing_truncated_and_foreign_files_are_named(tmp_path: Path) -> None:
     torch.save([1, 2], tmp_path / "list.pt")
-    for name, fault in (("gone.pt", "no such file"), (".", "is a folder"), ("list.pt", "contains a list")):
-        with pytest.raises(InputError, match=fault):
+    for length in (0, 1, 100, 1000):
+        torch.save({"a": torch.zeros(1000)}, tmp_path / f"{length}.pt")
+        os.truncate(tmp_path / f"{length}.pt", length)
+    cut = [(f"{length}.pt", "cannot be loaded") for length in (0, 1, 100, 1000)]
+    for name, fault in (*cut, ("gone.pt", "no such file"), (".", "is a folder"), ("list.pt", "contains a list")):
+        with pytest.raises(InputError, match=f"{name}.*{fault}"):
             read_tensors(tmp_path / name)
 
 

@@ -86,7 +86,7 @@ def test_mini_imagenet_joins_its_lists_and_tests_the_last_sixth(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("any_checksum")
-def test_images_are_unpacked_once(tmp_path: Path) -> None:
+def test_archive_is_unpacked_once(tmp_path: Path) -> None:
     home = write_cifar10(tmp_path / "cifar-10-batches-py", TEN)
     (home / ".images.unfinished.lreid" / "train" / "99_gone").mkdir(parents=True)  # broken off, of another archive
     first = spec_of("cifar10").load(tmp_path)
@@ -94,7 +94,7 @@ def test_images_are_unpacked_once(tmp_path: Path) -> None:
     for name in os.listdir(home):
         if name != "images":
             (home / name).unlink()
-    assert spec_of("cifar10").load(tmp_path) == first  # the archive is not looked at again
+    assert spec_of("cifar10").load(tmp_path) == first  # the archive is not read again
 
 
 @pytest.mark.parametrize(("name", "folder", "write", "images", "classes"), ARCHIVES)
@@ -105,7 +105,7 @@ def test_a_damaged_archive_is_refused(
     home = write(tmp_path / folder, images)
     if name == "mnist":
         (home / "t10k-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01\0\0\0\x03ab")
-    with pytest.raises(InputError, match=f"{home}: files of {name} are missing or damaged"):
+    with pytest.raises(InputError, match=f"{home}: .*{name}"):
         spec_of(name).load(tmp_path)
     assert not (home / "images").exists()
 
@@ -121,14 +121,13 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_lists_of_another_form_are_refused(tmp_path: Path) -> None:
     home = write_tiny_imagenet(tmp_path / "tiny-imagenet-200", SMALL)
     (home / "val/val_annotations.txt").write_text("val_0.JPEG\tn00000001\n\nval_1.JPEG\n")
-    message = "val_annotations.txt:3: unexpected line 'val_1.JPEG'"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match="val_annotations.txt:3: .*'val_1.JPEG'"):
         spec_of("tiny_imagenet").load(tmp_path)
     (home / "wnids.txt").unlink()
-    with pytest.raises(InputError, match="Tiny-ImageNet: .*tiny-imagenet-200 lacks wnids.txt"):
+    with pytest.raises(InputError, match="tiny-imagenet-200 lacks wnids.txt"):
         spec_of("tiny_imagenet").load(tmp_path)
     (tmp_path / "mini-imagenet").mkdir()
-    with pytest.raises(InputError, match="mini-imagenet: holds neither train.csv nor folders of classes; .* is empty"):
+    with pytest.raises(InputError, match="mini-imagenet: .*train.csv"):
         spec_of("mini_imagenet").load(tmp_path)
     (tmp_path / "mini-imagenet/train.csv").write_text("filename\na.jpg\n")
     with pytest.raises(InputError, match="train.csv:2: "):

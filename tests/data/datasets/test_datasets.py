@@ -33,13 +33,13 @@ def test_csv_in_root_or_in_the_current_folder_or_absolute(root, tmp_path, monkey
     assert names(f"csv:{root}/pets/index.csv", "elsewhere") == ["cats", "dogs"]
     monkeypatch.chdir(tmp_path / "pets")
     assert names("csv:index.csv", "elsewhere") == ["cats", "dogs"]
-    with pytest.raises(InputError, match=f"pet.csv: no such CSV file, neither here nor in {root}"):
+    with pytest.raises(InputError, match=f"pet.csv: .*{root}"):
         load_datasets("csv:pet.csv", Sources(root))
 
 
 def test_csv_one_domain(root):
     assert names("csv:pets/index.csv#dogs", root) == ["dogs"]
-    with pytest.raises(InputError, match="no domain dog; the nearest name is dogs"):
+    with pytest.raises(InputError, match="dog; .*nearest name is dogs"):
         load_datasets("csv:pets/index.csv#dog", Sources(root))
 
 
@@ -49,7 +49,7 @@ def test_csv_in_a_path_with_the_sign_of_a_domain(root):
     assert names("csv:pets#2/index.csv#dogs", root) == ["dogs"]
     (root / "pets#2" / "index.csv").rename(root / "pets#2" / "in#dex.csv")
     assert names("csv:pets#2/in#dex.csv#dogs", root) == ["dogs"]
-    with pytest.raises(InputError, match="cats: no such CSV file"):
+    with pytest.raises(InputError, match="cats: "):
         load_datasets("csv:cats#index.csv#dogs", Sources(root))
 
 
@@ -61,7 +61,7 @@ def test_synthetic_gets_its_keywords():
 
 
 @pytest.mark.parametrize("name", specs())
-def test_every_published_data_set_says_where_it_is_expected(name, tmp_path):
+def test_missing_data_set_names_its_location(name, tmp_path):
     """In, or as, the folder that an archive is unpacked in."""
     spec = specs()[name]
     source = "https://.*" if spec.source else "download the data set and unpack it there .*"  # withdrawn
@@ -83,13 +83,13 @@ def test_unknown_name_names_the_nearest(name, nearest):
 def test_path_without_scheme_suggests_the_scheme(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).mkdir(parents=True)
-    with pytest.raises(InputError, match=f"^{name}: is not the name of a data set; write own:{name}, or csv:{name} "):
+    with pytest.raises(InputError, match=f"^{name}: .*own:{name}, or csv:{name} "):
         load_datasets(name)
 
 
 @pytest.mark.parametrize("name", ["dukemtmc", "DukeMTMC-reID", "dukemtmcreid"])
 def test_duke_is_withdrawn(name):
-    with pytest.raises(InputError, match="withdrawn.*lreid-order1-noduke, lreid-order2-noduke and lpw-order1"):
+    with pytest.raises(InputError, match="withdrawn.*lreid-order1-noduke"):
         load_datasets(name, Sources("datasets"))
 
 
@@ -127,9 +127,7 @@ def test_custom_data_set_is_registered(registry, make_images, tmp_path):
     register_dataset(Spec(name="shop", read=read, title="Shop", layout=Layout(["shop"]), splits=1))
     (data_set,) = load_datasets("shop", Sources(tmp_path))
     assert data_set.train[0].path == str(tmp_path / "shop" / "a.jpg")
-    with pytest.raises(
-        InputError, match=f"Shop: no folder {tmp_path}/none/shop; download the data set and unpack it there"
-    ):
+    with pytest.raises(InputError, match=f"Shop: no folder {tmp_path}/none/shop"):
         load_datasets("shop", Sources(tmp_path / "none"))
     register_dataset(Spec(name="shop", read=read, title="Shop", layout=Layout(["shop"]), splits=4))
     assert split_count("shop") == 4 and "shop" in specs()
@@ -162,11 +160,11 @@ def test_a_data_set_is_one_file(make_images, tmp_path, monkeypatch):
 
 
 def test_built_in_names_cannot_be_registered(registry):
-    with pytest.raises(ArgumentError, match="spec is named viper, which is a data set of lreid"):
+    with pytest.raises(ArgumentError, match="spec .*viper"):
         register_dataset(spec_of("viper"))
 
 
-def test_every_name_is_given_once():
+def test_names_of_data_sets_are_unique():
     names = [spec.name for module in files() for spec in module.SPECS]
     assert len(set(names)) == len(names)
 
@@ -211,14 +209,6 @@ def test_file_names_are_matched_as_a_whole(data_set, name, pid, camid, tmp_path)
         with pytest.raises(InputError, match="unexpected name"):
             read_folder(tmp_path, pattern, "", camid=folder_tells)
         (tmp_path / odd).unlink()
-
-
-@pytest.mark.parametrize("odd", ["0002_c1x3_000451_03", "0002_c1.2_f0046182", "0002_c1", "0002_c1s1_000451_03_fake"])
-def test_a_name_whose_rest_does_not_fit_is_refused(odd, tmp_path):
-    (tmp_path / f"{odd}.jpg").touch()
-    for data_set in ("market1501", "dukemtmc_reid", "veri776"):
-        with pytest.raises(InputError, match="unexpected name"):
-            read_folder(tmp_path, PATTERNS[data_set], "")
 
 
 def test_two_names_that_differ_by_their_suffix_are_refused(tmp_path):
