@@ -18,18 +18,13 @@ def make_results(rows=3, *, seen=SEEN, unseen=UNSEEN, shift=0.0, **changes):
         for row in range(rows)
         for epoch in (1, 2)
     ]
+    means = {"seen": 20.5, "unseen": 22.0, "mean_over_tasks": 10.1}
     summary = {
-        "seen_mAP": 20.5 + shift,
-        "seen_rank1": 40.5 + shift,
-        "unseen_mAP": 22.0 + shift if unseen else None,
-        "unseen_rank1": 42.0 + shift if unseen else None,
-        "mean_over_tasks_mAP": 10.1 + shift,
-        "mean_over_tasks_rank1": 30.1 + shift,
-        "forgetting": -1.25,
-        "plasticity": 11.25,
-        "backward_transfer": 20.0,
-        "forward_transfer": 11.0,
+        f"{name}_{metric}": None if name == "unseen" and not unseen else mean + shift + more
+        for name, mean in means.items()
+        for metric, more in (("mAP", 0), ("rank1", 20))
     }
+    summary |= {"forgetting": -1.25, "plasticity": 11.25, "backward_transfer": 20.0, "forward_transfer": 11.0}
     return {
         "schema": 1,
         "method": "dwopp",
@@ -39,9 +34,7 @@ def make_results(rows=3, *, seen=SEEN, unseen=UNSEEN, shift=0.0, **changes):
         "tasks": [f"city {place + 1}/4" for place in range(4)],
         "galleries": [{**gallery, "queries": 30, "gallery": 90} for gallery in galleries],
         "mAP": matrix,
-        "rank1": [[value + 20 for value in row] for row in matrix],
-        "rank5": [[value + 30 for value in row] for row in matrix],
-        "rank10": [[value + 40 for value in row] for row in matrix],
+        **{f"rank{k}": [[value + more for value in row] for row in matrix] for k, more in ((1, 20), (5, 30), (10, 40))},
         "identity_ap": {
             gallery["name"]: {"ids": [71, 72], "ap": [[5.0 * row + column, 30.0 - column] for row in range(rows)]}
             for column, gallery in enumerate(galleries)

@@ -68,10 +68,8 @@ def test_signal_while_reading_is_not_reported_as_damage(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("newer", [{"format": 2}, {"format": 0}, {"format": "a"}, {"results": {"schema": 2}}])
 @pytest.mark.parametrize("others", [[], ["previous.pt", "task-01.pt"]])
 def test_checkpoint_of_an_unknown_format_is_refused(tmp_path: Path, newer: dict, others: list[str]) -> None:
-    """Else a run would go on from an older one and overwrite it."""
     whole = {"method": {}, "updates": None, "position": {"task": 0, "epoch": 0, "step": 0}, "random": random_state()}
-    whole |= {"observers": {}}
-    whole |= {"model": {}, "config": "", "results": {"schema": 1}}
+    whole |= {"observers": {}, "model": {}, "config": "", "results": {"schema": 1}}
     for name in others:
         save_checkpoint(tmp_path / name, whole)
     save_checkpoint(tmp_path / "last.pt", whole | newer)

@@ -196,7 +196,6 @@ def test_benchmark_files_apply_first_in_any_order(
     [
         ("TRAIN: {EPOCHS: 5, LR: 1.0}", "TRAIN: {EPOCHS: 7}", [], "TRAIN.EPOCHS"),
         ("TRAIN: {EPOCHS: 5}", "TRAIN: {EPOCHS: 7}", ["TRAIN.EPOCHS", "7"], None),
-        ("TRAIN: {EPOCHS: 5}", "TRAIN: {EPOCHS: 5, LR: 1e-3}", [], None),
         ("TRAIN: {LR: 1.0e-3}", "TRAIN: {LR: 1e-3}", [], None),  # a number and a string to YAML
         ("TRAIN: {LR: 1}", "_BASE_: recipes/bot", [], "TRAIN.LR"),
         ("_BASE_: recipes/bot", "TRAIN: {LR: 1}", [], None),  # which the file inherits
@@ -244,8 +243,6 @@ def test_key_with_two_values_on_the_command_line_is_reported(caplog: pytest.LogC
     ("text", "first", "again"),
     [
         ("TRAIN: {LR: 1}\nSEED: 1\nTRAIN: {EPOCHS: 2}\n", 1, 3),
-        ("TRAIN:\n  LR: 1\n  EPOCHS: 3\n  LR: 2\n", 2, 4),
-        ("SEED: 1\n'SEED': 2\n", 1, 2),
         ("_BASE_: market1501-10\nSEED: 1\n_BASE_: veri776-10\n", 1, 3),
         ("SEED: 1\nINPUT:\n  <<: {HEIGHT: 3,\n    HEIGHT: 4}\n", 3, 4),
     ],

@@ -166,7 +166,6 @@ def test_own_backbone(run: Callable[..., tuple[str, dict]]) -> None:
 
 @pytest.mark.slow
 def test_own_loop(run: Callable[..., tuple[str, dict]]) -> None:
-    """What it computes is compared with a run in tests/training/test_own_loop.py."""
     said, variables = run("own_loop.py")
     assert re.findall(r"after (\w+): (\w+) mAP", said) == list(product(("plaza", "station"), repeat=2))
     assert re.findall(r"^    (.*)", said, re.M)[0].startswith("dmml ") and said.count("distill ") == 1

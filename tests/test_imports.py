@@ -147,7 +147,6 @@ def test_no_public_name_hides_a_module() -> None:
 
 
 def test_loading_a_model_brings_no_more_than_it_needs() -> None:
-    """Nothing that trains, reports, augments or searches."""
     code = "import sys, lreid; lreid.load_model('zoo:dwopp-synthetic-10'); print('\\n'.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, text=True, capture_output=True, check=True)
     loaded = set(done.stdout.split())

@@ -219,7 +219,6 @@ def test_episode_methods_use_dmmls_recipe(name: str) -> None:
 
 
 def test_user_keys_override_recipes(tmp_path: Path) -> None:
-    """A key anywhere behind the benchmark, and another recipe; a benchmark of one's own can do the same."""
     (tmp_path / "mine.yaml").write_text("_BASE_: recipes/{METHOD.RECIPE}\nTRAIN: {LR: 1e-5}\nSEED: 4\n")
     for method, epochs in (("lwf", 120), ("dwopp", 600)):
         cfg = load_run_config([tmp_path / "mine.yaml"], ["METHOD.NAME", method, "TRAIN.WARMUP_EPOCHS", "3"])

@@ -46,7 +46,6 @@ def test_accuracies_against_nested_loops(data: st.DataObject, tasks: int, task_i
 
 
 def test_impossible_classes_are_never_predicted() -> None:
-    """As where the probe had no image of a whole task."""
     scores, labels, tasks = np.array([[-np.inf, -np.inf, 1.0]] * 3), np.arange(3), np.array([0, 0, 1])
     assert task_accuracies(scores, labels, tasks, tasks) == [0.0, 100.0]
     assert task_accuracies(np.full((2, 2), -np.inf), np.array([0, 1]), np.zeros(2, int)) == [0.0]

@@ -71,8 +71,6 @@ def test_accuracy_changes_no_other_results(home: Path, unbroken: Path, tmp_path:
 
 
 def test_resumed_run_keeps_its_rows(home: Path, unbroken: Path, tmp_path: Path) -> None:
-    """Broken off after the evaluation of a task, before its checkpoint."""
-
     class Interrupt(Observer):
         def after_evaluation(self, task: Task) -> None:
             if task.index == 1:

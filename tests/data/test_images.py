@@ -105,7 +105,6 @@ def test_grey_values_of_unknown_range_are_refused(tmp_path, kind):
 
 @pytest.mark.parametrize(("orientation", "turns"), [(1, 0), (3, 2), (6, -1), (8, 1)])
 def test_exif_orientation_is_applied(tmp_path, orientation, turns):
-    """As cameras write them: the pixels as the sensor lay, and the side that is up in EXIF."""
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = orientation
     corners = np.zeros((32, 16, 3), np.uint8)
@@ -121,7 +120,7 @@ def test_damaged_exif_does_not_rotate_the_image(tmp_path):
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_bad_file_is_named_with_the_remedy(records, how):
-    """A remedy that what was called has: an argument of lists, not of ``read_image`` and ``extract``."""
+    """The remedy is an argument of the called function, which ``read_image`` lacks."""
     damage(records[2], how)
     for read, has_argument in (
         (lambda: read_image(records[2].path), False),

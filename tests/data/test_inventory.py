@@ -52,7 +52,6 @@ def test_a_layout_of_the_published_size_is_complete(name, tmp_path):
 
 @pytest.mark.parametrize("camera", ["", "camid"])
 def test_unknown_cameras_are_not_counted(camera, tmp_path):
-    """A list without cameras has numbers in their place, which differ between queries and gallery."""
     touch(tmp_path, ["a.jpg", "b.jpg"])
     rows = [f"path,pid,split,{camera or 'remark'}", "a.jpg,7,query,north", "b.jpg,7,gallery,south"]
     (tmp_path / "shop.csv").write_text("\n".join(rows))
@@ -91,7 +90,7 @@ def test_every_difference_is_named(tmp_path):
     assert counts_table([finding]).count("prid2011: ") == 5
 
 
-def test_missing_and_broken_have_different_statuses(tmp_path):
+def test_missing_and_broken_sets_differ(tmp_path):
     (missing,) = check_dataset("viper", tmp_path)
     assert missing.status == "missing"
     assert missing.notes == [f"expected in {tmp_path / 'viper/VIPeR'} or {tmp_path / 'VIPeR'} or {tmp_path / 'viper'}"]

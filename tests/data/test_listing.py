@@ -48,7 +48,6 @@ def test_camera_must_be_a_separate_part_of_a_path(path: str, camera: str | None)
 
 
 def test_folder_names_that_are_not_unicode_are_escaped(tmp_path: Path) -> None:
-    """Chinese names in GBK, as Linux tells them: results and lists are written in UTF-8 and read again."""
     gbk = os.fsdecode("张三".encode("gbk"))
     touch(tmp_path, f"{gbk}/cam1_0.jpg", "ben/cam2_0.jpg")
     ben, zhang = list_folder(tmp_path)
@@ -95,7 +94,6 @@ def test_folders_of_splits_are_not_identities(tmp_path: Path, splits: list[str],
 
 @pytest.mark.parametrize("strays", [["cover.png"], ["cover.png", "z/back.png"]])
 def test_stray_file_among_market_names_raises_an_error(tmp_path: Path, strays: list[str]) -> None:
-    """They would make unknown cameras, and of the folder's name an identity, for all the others."""
     query = touch(tmp_path / "q", "0002_c1.jpg")
     gallery = touch(tmp_path / "g", "0002_c2.jpg", "0003_c2.jpg", *strays)
     with pytest.raises(InputError, match="g/cover.png: .*3 images .*0002_c1"):
@@ -153,7 +151,6 @@ def test_two_folders_by_name(tmp_path: Path) -> None:
 
 
 def test_two_folders_use_the_same_labelling_rule(tmp_path: Path) -> None:
-    """Names in the query folder look like Market-1501, those of the gallery do not: folders tell in both."""
     query = touch(tmp_path / "q", "anna/0002_c1.jpg")
     gallery = touch(tmp_path / "g", "zoe/z.jpg", "anna/a.jpg", "stray.jpg")
     own = folders_test(query, gallery)

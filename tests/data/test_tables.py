@@ -49,7 +49,6 @@ def test_junk_is_dropped_however_it_is_spelled(write, junk):
 
 @pytest.mark.parametrize("unknown", ["", "-1", "-1.0", " "])
 def test_unknown_cameras_equal_a_missing_column(write, unknown):
-    """As without the column: every match counts, or with the same camera for all none."""
     rows = [row.replace("left", unknown).replace("right", unknown) for row in ROWS]
     without = [row.replace(",left", "").replace(",right", "") for row in ROWS]
     for cameras in ("apart", "same"):

@@ -271,7 +271,6 @@ def test_pool_offsets():
 
 
 def test_names_of_identities_and_cameras_survive_pooling():
-    """Into the pooled one, its test set and that of several splits."""
     names = Names({7: "ann", 4: "4"}, {2: "north"})
     one = DataSet("one", (Record("a", 4, 1),), (Record("b", 7, 2),), (Record("c", 7, 0),), names=names)
     pooled = pool_data_sets("both", [one, one])

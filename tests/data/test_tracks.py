@@ -142,7 +142,7 @@ def test_same_identities_get_cameras(tmp_path: Path) -> None:
     assert data_set.query and {record.camid for record in data_set.query} == {0, 1}
 
 
-def test_spaces_divide_as_commas_do_and_the_order_is_that_of_frames(tmp_path: Path) -> None:
+def test_columns_are_separated_by_commas_or_spaces_and_sorted_by_frame(tmp_path: Path) -> None:
     file = tmp_path / "t.txt"
     file.write_text("2 1 3 4 5 6\n1, 1, 3.5, 4, 5, 6, 0.9\n\n")
     assert [tuple(each)[1:] for each in read_tracks(file)] == [(1, 1, 3.5, 4, 5, 6), (2, 1, 3, 4, 5, 6)]

@@ -299,7 +299,6 @@ def test_shift_beyond_the_image_gives_black() -> None:
 
 
 def test_steady_erasing_is_that_of_bot() -> None:
-    """With the mean values of RGB, written after normalisation."""
     batch = of(RandomErasing(fill=MEAN))(IMAGES, seed=2, progress=1.0)
     erased = ~np.isclose(batch, normalised(IMAGES), atol=1e-5).all(1)  # (B, H, W)
     assert erased.any()

@@ -110,7 +110,6 @@ def four_images(tmp_path: Path) -> Path:
     ids=range(11),
 )
 def test_hostile_lists_are_refused(content: bytes | str, four_images: Path) -> None:
-    """The command reads no pixel; it names the domain where a fault is of the domain alone."""
     file = four_images / "index.csv"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert_refused("data", "check", f"csv:{file}", named="index")

@@ -116,20 +116,6 @@ def test_calibration_sets_threshold_below_which_queries_are_unknown(
     assert 'class="tile known"' in page and 'class="tile below"' in page
 
 
-def test_image_without_name_is_unknown_even_if_it_is_nearest(
-    images: list[Path], queries: list[Path], gallery: Path, tmp_path: Path
-) -> None:
-    calibrate_gallery(gallery, [queries[0].parent])
-    nameless = next(path for path in images if identity(path) is None)
-    for top, line in ((1, "none of the matches has a name"), (126, "the best match with a name has 0")):
-        (answer,) = search_and_write(gallery, [nameless], tmp_path / "out", top=top)["queries"]
-        assert answer["matches"][0]["path"] == str(nameless) and answer["matches"][0]["known"] is False
-        assert answer["unknown"] and answer["identity"] is None
-        assert verdict(answer, 0.9, 0.01).startswith(f"unknown: {line}")
-    page = (tmp_path / "out" / "matches.html").read_text()
-    assert page.count('class="tile below"') == 120  # of 126: images without a name have no verdict
-
-
 def test_calibration_leaves_out_the_image_itself(world: Path, images: list[Path], gallery: Path) -> None:
     calibration = calibrate_gallery(gallery, [world / "gallery"], false_accept_rate=0.5)
     named = [row for row, path in enumerate(images) if identity(path)]
@@ -245,16 +231,6 @@ def test_paths_that_are_not_utf8_are_searched_and_shown(world: Path, queries: li
     assert json.loads((tmp_path / "out" / "matches.json").read_text())["queries"][0]["image"] == str(image)
     assert "caf\\udce9 " in (tmp_path / "out" / "matches.html").read_text()
     assert lreid.gallery.remove(tmp_path / "g", [str(image)]) == 1
-
-
-def test_remove_drops_a_name_that_a_killed_addition_left(gallery: Path, images: list[Path]) -> None:
-    named = NamedGallery.load(gallery)
-    named.identities[7] = "left over"
-    named.gallery.save()
-    with pytest.raises(InputError, match="contains none"):
-        lreid.gallery.remove(gallery, identity="left over")
-    lreid.gallery.remove(gallery, [str(images[0])])
-    assert "left over" not in NamedGallery.load(gallery).identities.values()
 
 
 def test_gallery_normalised_per_camera_normalises_additions_and_queries(

@@ -89,7 +89,6 @@ def test_gallery_gives_model_threshold_and_impostors(images: list[Path], tmp_pat
 
 
 def test_missing_second_image_or_file_is_named(images: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="0.png: pass a second image"):
-        compare(images[:1], checkpoint=MODEL)
-    with pytest.raises(InputError, match="gone.png: "):
-        compare([images[0], tmp_path / "gone.png"], checkpoint=MODEL)
+    for paths, named in ((images[:1], "0.png: .*second"), ([images[0], tmp_path / "gone.png"], "gone.png: ")):
+        with pytest.raises(InputError, match=named):
+            compare(paths, checkpoint=MODEL)

@@ -299,20 +299,20 @@ def test_labels_are_returned_in_the_form_in_which_they_were_given(new_place):
     assert gallery.labels().ids.dtype == np.int64 and set(gallery.labels().cams) == {"a", "b", "c"}
 
 
-@pytest.mark.parametrize(("kept", "strange", "both"), [([7, 8], "ann", "7|integers"), (["ann", "bob"], 7, "'ann'.*7")])
-def test_numbers_mixed_with_text_are_refused(new_place, kept, strange, both):
+@pytest.mark.parametrize(("kept", "other", "both"), [([7, 8], "ann", "7|integers|ann"), (["ann", "bob"], 7, "7")])
+def test_numbers_mixed_with_text_are_refused(new_place, kept, other, both):
     gallery, query = Gallery.build(vectors(2), names(2), kept, kept, model="a1", at=new_place()), vectors(1)
-    for ids, cams in (([strange], None), (None, [strange])):
+    filters = [Filter(**{name: [other]}) for name in ("cameras", "not_cameras", "identities", "not_identities")]
+    for use in (
+        lambda: gallery.add(query, ["new.jpg"], [other], None, model="a1"),
+        lambda: gallery.add(query, ["new.jpg"], None, [other], model="a1"),
+        lambda: gallery.search(query, 1, [other], kept[:1], model="a1", exclude_same_camera=True),
+        lambda: gallery.search(query, 1, kept[:1], [other], model="a1", exclude_same_camera=True),
+        lambda: gallery.calibrate(query, [other], model="a1"),
+        *(lambda where=where: gallery.search(query, 1, model="a1", where=where) for where in filters),
+    ):
         with pytest.raises(InputError, match=both):
-            gallery.add(query, ["new.jpg"], ids, cams, model="a1")
-    for ids, cams in (([strange], kept[:1]), (kept[:1], [strange]), (None, [strange])):
-        with pytest.raises(InputError, match=both):
-            gallery.search(query, 1, ids, cams, model="a1", exclude_same_camera=True)
-    with pytest.raises(InputError, match=both):
-        gallery.calibrate(query, [strange], model="a1")
-    for name in ("cameras", "not_cameras", "identities", "not_identities"):
-        with pytest.raises(InputError, match=repr(strange)):
-            gallery.search(query, 1, model="a1", where=Filter(**{name: [strange]}))
+            use()
     assert len(gallery) == 2
 
 

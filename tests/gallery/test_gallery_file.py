@@ -59,14 +59,8 @@ def test_second_writer_is_refused(tmp_path):
 
 
 def test_only_the_owner_can_read_a_new_gallery(tmp_path):
-    file = tmp_path / "g"
-    small().save(file)
-    assert file.stat().st_mode & 0o777 == 0o600
-    file.chmod(0o640)
-    gallery = Gallery.load(file)
-    gallery.add(vectors(1), ["new.jpg"], model="a1")
-    gallery.save()
-    assert file.stat().st_mode & 0o777 == 0o640
+    small().save(tmp_path / "g")
+    assert (tmp_path / "g").stat().st_mode & 0o777 == 0o600
 
 
 def test_symbolic_link_is_followed(tmp_path):
@@ -97,7 +91,6 @@ def sizes(disk, state, folder):
 
 
 def test_power_cut_undoes_no_acknowledged_change(tmp_path):
-    """Nor does it damage a gallery: it holds what was there before or after a change."""
     folder = tmp_path / "disk"
     small(at=folder / "g").save()
     gallery, disk = Gallery.load(folder / "g"), Disk(folder)

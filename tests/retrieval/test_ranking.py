@@ -164,7 +164,6 @@ def test_sorting_and_comparing_give_the_same_ranks(num_rows, num_columns, seed, 
 
 
 def test_metrics_do_not_depend_on_the_scale_of_float64_features():
-    """Squares beyond float32 are scores as any other."""
     problem = random_problem()
     for metric in ("cosine", "euclidean"):
         result = evaluate(*problem, metric=metric)

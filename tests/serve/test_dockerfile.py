@@ -12,7 +12,6 @@ from lreid.apps.serve import add_arguments
 
 
 def test_only_copied_files_are_sent_to_docker(repository: Path) -> None:
-    """tests/test_package.py makes the wheel of it."""
     shown = (repository / ".dockerignore").read_text(encoding="utf-8").split()
     assert shown[0] == "*" and {f"!{name}" for name in dockerfile_copies(repository)} <= {*shown}
     for name in (".git", ".venv", "runs", "datasets", "tests"):

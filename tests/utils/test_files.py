@@ -3,13 +3,11 @@
 import errno
 import fcntl
 import os
-import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import filelock
 import pytest
 from power_cuts import Disk
 from processes import start_python
@@ -20,7 +18,6 @@ from lreid.utils.files import (
     folder_at_once,
     leftovers,
     list_folder,
-    lock,
     lock_open_file,
     only_one_process,
     remove_leftovers,
@@ -185,34 +182,6 @@ def test_temporary_files_of_killed_processes_are_deleted(tmp_path: Path) -> None
     assert alive.communicate("continue\n")[0] == "whole\n" and alive.returncode == 0
     assert sorted(os.listdir(tmp_path)) == [".a.0123abcd.lreid.txt", "a", "b"]
     assert (tmp_path / "a").read_text() == "half"
-
-
-@pytest.mark.slow
-def test_lock_is_free_after_its_holder_is_killed_although_a_child_lives(tmp_path: Path) -> None:
-    program = """
-import os, sys, time
-from pathlib import Path
-from lreid.utils.files import lock
-
-held = lock(Path(sys.argv[1]))
-if not os.fork():
-    print("child", flush=True)
-    sys.stdin.readline()
-    os._exit(0)
-time.sleep(600)
-"""
-    holder = start_python(program, str(tmp_path / ".lock"))
-    assert holder.stdout.readline() == "child\n"
-    with pytest.raises(filelock.Timeout):
-        lock(tmp_path / ".lock")
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    held = lock(tmp_path / ".lock")
-    with pytest.raises(filelock.Timeout):
-        lock(tmp_path / ".lock")
-    held.release()
-    lock(tmp_path / ".lock").release()
-    holder.communicate("end\n")
 
 
 def failing(number: int):

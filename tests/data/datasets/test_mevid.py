@@ -190,10 +190,10 @@ def test_truncated_archive_keeps_the_files_before_the_cut(archives: Path, tmp_pa
 
 
 def test_missing_archives_are_named(archives: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="train_name.txt, .*mevid-v1-annotation-data.zip"):
-        prepare("mevid", tmp_path, [archives / "mevid-v1-bbox-test.tgz"])
-    with pytest.raises(InputError, match="13 frames of bbox_train .*0001O001"):
-        prepare("mevid", tmp_path, [archives / "mevid-v1-annotation-data.zip"])
+    texts = "mevid-v1-annotation-data.zip"
+    for archive, named in (("mevid-v1-bbox-test.tgz", f"train_name.txt, .*{texts}"), (texts, "13 frames .*0001O001")):
+        with pytest.raises(InputError, match=named):
+            prepare("mevid", tmp_path, [archives / archive])
     with pytest.raises(InputError, match="--frames: viper"):
         prepare("viper", tmp_path, frames=3)
 
