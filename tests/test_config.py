@@ -281,13 +281,13 @@ def test_method_files_are_known_by_name(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["TRAIN.EPOCH", "3"], r"unknown key TRAIN.EPOCH; the nearest name is TRAIN.EPOCHS"),
-        (["EPOCHS", "3"], r"unknown key EPOCHS"),
-        (["TRAIN.DECAY_FACTOR", "0.3"], r"unknown key TRAIN.DECAY_FACTOR; the nearest name is TRAIN.END_FACTOR"),
-        (["TRAIN.EPOCHS", "many"], r"TRAIN.EPOCHS must be of type int .* got 'many'"),
-        (["TRAIN", "3"], r"TRAIN is a group of keys"),
-        (["SEED"], r"SEED: the key has no value"),
-        (["SEED.X", "1"], r"unknown key SEED.X"),
+        (["TRAIN.EPOCH", "3"], "TRAIN.EPOCH; .*TRAIN.EPOCHS"),
+        (["EPOCHS", "3"], "EPOCHS"),
+        (["TRAIN.DECAY_FACTOR", "0.3"], "TRAIN.DECAY_FACTOR; .*TRAIN.END_FACTOR"),
+        (["TRAIN.EPOCHS", "many"], "TRAIN.EPOCHS .*int .*'many'"),
+        (["TRAIN", "3"], "TRAIN is a group"),
+        (["SEED"], "SEED: .*no value"),
+        (["SEED.X", "1"], "SEED.X"),
     ],
 )
 def test_bad_overrides_are_refused(overrides: list[str], message: str) -> None:

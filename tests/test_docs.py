@@ -14,9 +14,3 @@ def test_page_of_data_sets_is_up_to_date(repository: Path) -> None:
     assert set(page.splitlines()) <= set(written.splitlines()), "run: python docs/datasets_page.py"
     assert all(f"\n| `{name}` |" in written and spec.source in written for name, spec in specs().items())
     assert "| `viper` | 316 / 632 | 316 / 316 | 316 / 316 | 2 | 20 |" in page
-
-
-def test_pages_name_the_files_of_tracks(repository: Path) -> None:
-    for page in ("docs/how-to/datasets.md", "datasets/README.md"):
-        text = (repository / page).read_text(encoding="utf-8")
-        assert all(file in text for file in specs()["veri776_tracks"].layout.files)

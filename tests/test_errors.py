@@ -57,10 +57,7 @@ def test_arguments_become_keys() -> None:
 
 
 def test_nearest_argument_becomes_a_key() -> None:
-    for group, message in (
-        ("METHOD", "METHOD.RATTE is x; the nearest name is METHOD.RATE"),
-        ("", "ratte is x; the near"),
-    ):
+    for group, message in (("METHOD", "METHOD.RATTE is x; .* METHOD.RATE"), ("", "ratte is x; .* rate")):
         with pytest.raises(InputError, match=message), naming_keys(group):
             raise ArgumentError("ratte", "is x", "rate")
 

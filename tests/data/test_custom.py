@@ -8,7 +8,6 @@ import pytest
 from example_files import touch
 from PIL import Image
 
-from lreid.data import custom
 from lreid.data.custom import cameras_of, read_custom, source_of, splits_of
 from lreid.data.datasets import Sources, load_datasets
 from lreid.data.images import typical_size
@@ -73,27 +72,6 @@ def test_cameras_are_used_if_half_of_the_identities_have_two() -> None:
 def test_fewer_than_four_identities_give_no_test(people: int) -> None:
     images = [image for person in PEOPLE[:people] for image in listed(person, None, None)]
     assert set(splits_of(images)) == {"train"}
-
-
-LAYOUTS = {
-    "folders": (["anna/1.jpg", "ben/1.jpg"], {"anna", "ben"}, set()),
-    "cameras in names": (["anna/cam1_7.jpg", "ben/x-c02.jpg"], {"anna", "ben"}, {"1", "2"}),
-    "cameras within": (["anna/Camera 3/7.jpg", "ben/cam_4/7.jpg"], {"anna", "ben"}, {"3", "4"}),
-    "cameras above": (["cam1/anna/7.jpg", "cam2/ben/7.jpg"], {"anna", "ben"}, {"1", "2"}),
-    "Market-1501": (["0007_c2s1.jpg", "0008_c3s1.jpg"], {"7", "8"}, {"2", "3"}),
-    "not every name tells": (["anna/cam1_7.jpg", "ben/7.jpg"], {"anna", "ben"}, {"1", None}),
-    "no camera": (["anna/abc1.jpg", "ben/panic2.jpg"], {"anna", "ben"}, set()),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts_of_folders(layout: str, tmp_path: Path, make_images) -> None:
-    files, identities, cameras = LAYOUTS[layout]
-    make_images(tmp_path, files)
-    images, notes = custom._of_folder(tmp_path)
-    assert {image.identity for image in images} == identities
-    assert {image.camera for image in images} == (cameras or {None})
-    assert not notes
 
 
 HOSTILE = ['O\'Neil, "Pat"', "two\nlines", "<b>bold<p>&amp;", "שרה\u202ex", "a;b\tc", "=1+1", "-1", " "]

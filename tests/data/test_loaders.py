@@ -1,6 +1,5 @@
 """Batches: in order, repeatable, and the same wherever a run is taken up again."""
 
-import os
 import sys
 import weakref
 from pathlib import Path
@@ -113,21 +112,6 @@ def test_exemplars_follow_the_images_of_the_task(images: Images) -> None:
     assert all(same(everything[first:], drawn(first=first)) for first in range(len(everything)))  # from any batch on
     for batch in drawn(0):
         assert [label < 0 for label in batch.labels] == [False] * 6 + [True] * 4
-
-
-class WorkerPids(TaskBatches):
-    """Batches that say who made them."""
-
-    def __getitem__(self, index: int) -> Any:
-        return super().__getitem__(index)._replace(labels=torch.tensor([os.getpid()]))
-
-
-def test_workers_live_for_the_whole_task(images: Images) -> None:
-    sampler = EpisodeSampler(images.pids, identities=3, num_support=2, num_query=1, seed=(4, 1))
-    loader = batch_loader(WorkerPids(images, sampler, AUGMENT, epochs=12), workers=2, pin_memory=False)
-    pids = [batch.labels.item() for batch in loader]
-    assert len(pids) == 24 and len(set(pids)) == 2  # no others in any epoch
-    assert os.getpid() not in pids
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks only on Linux")

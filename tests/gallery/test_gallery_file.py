@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -224,6 +225,20 @@ def test_keys_of_a_mapped_index_are_checked(tmp_path, kind):
     file.write_bytes(whole[:place] + b"\x3f" + whole[place + 1 :])
     with pytest.raises(InputError, match="labels do not match"):
         Gallery.load(file, memory_map=True)
+
+
+@pytest.mark.slow
+def test_keys_of_ivfpq_are_checked(tmp_path):
+    gallery = Gallery.build(vectors(10_000), names(10_000), model="a1", kind="ivfpq")
+    gallery.remove(names(5, 10))
+    gallery.save(tmp_path / "g")
+    assert len(Gallery.load(tmp_path / "g")) == len(Gallery.load(tmp_path / "g", memory_map=True)) == 9995
+    labels = gallery.labels()
+    gallery.store.everything = replace(labels, keys=np.where(labels.keys == 9999, 10_000, labels.keys))
+    gallery.store.next_key += 1
+    gallery.save(tmp_path / "other")
+    with pytest.raises(InputError, match="labels do not match"):
+        Gallery.load(tmp_path / "other")
 
 
 def test_missing_faiss_path_or_images_are_named(monkeypatch):
