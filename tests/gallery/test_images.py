@@ -11,6 +11,7 @@ from PIL import Image
 
 import lreid
 from lreid.apps.cli import run_command
+from lreid.data.images import read_image
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.gallery import Gallery
@@ -113,7 +114,9 @@ def people(tmp_path_factory: pytest.TempPathFactory, model: Embedder) -> Path:
         split = "known" if number < len(images.gallery) else "new"
         folder = root / split / f"person{pid}"
         folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(model._read(path)).save(folder / f"c{camid}_{number}.png")
+        Image.fromarray(read_image(path, height=model.height, width=model.width)).save(
+            folder / f"c{camid}_{number}.png"
+        )
     return root
 
 
