@@ -166,15 +166,14 @@ def require_path(path: str | Path | None, advice: str = "check the path") -> Non
 
 def require_model(source: str | Path | None) -> None:
     """Require that a model, if it is given, is an entry of the zoo, or an undamaged checkpoint or model file."""
+    from lreid import zoo
     from lreid.utils.reading import compare_checksums, raise_if_unreadable, require_regular
-    from lreid.zoo.card import card_beside, find
-    from lreid.zoo.names import PREFIX, is_entry
 
     if source is None:
         return
     name = str(source)
-    if is_entry(name) and not name.startswith(ELSEWHERE):
-        find(name.removeprefix(PREFIX))
+    if zoo.is_entry(name) and not name.startswith(ELSEWHERE):
+        zoo.find(name)
         return
     require_path(name)
     require_regular(name)
@@ -184,7 +183,7 @@ def require_model(source: str | Path | None) -> None:
         if name.endswith(".safetensors"):
             from safetensors import safe_open
 
-            card_beside(Path(name))
+            zoo.card_beside(Path(name))
             with safe_open(name, "numpy"):
                 pass
         else:
