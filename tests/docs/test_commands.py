@@ -1,5 +1,6 @@
 """What the pages tell people to type works: commands with their options, the quickstart, and Python."""
 
+import argparse
 import json
 import re
 import shlex
@@ -12,6 +13,7 @@ import pytest
 from PIL import Image
 
 from lreid.apps.cli import run_command
+from lreid.apps.train import add_arguments, short_keys
 from lreid.build import load_run_config
 from lreid.config import check_values
 
@@ -49,52 +51,27 @@ def test_every_option_exists(pages: dict[str, str], typed: Callable[..., str]) -
 
 
 @pytest.mark.slow
-def test_every_command_of_the_papers_resolves(pages: dict[str, str]) -> None:
-    """Its keys exist, have allowed values and are not ignored; of a sweep for each of its methods."""
-    text = (pages["docs/explanation/papers.md"] + pages["docs/how-to/common-problems.md"]).replace("\\\n", "")
-    lines = [line for block in blocks(text, "") for line in block.splitlines()]
-    found = [shlex.split(line)[2:] for line in lines if re.match("lreid (train|sweep) ", line)]
-    assert len(found) > 25
-    for words in found:
-        given: dict[str, list[str]] = {"--config": [], "--methods": [], "--out": [], "--vary": [], "": []}
-        option = ""
-        for word in words:
-            option = word if word.startswith("--") else option
-            if word == option:
-                continue
-            if option in ("--config", "--out") and re.fullmatch(r"[A-Z]+\.[A-Z_]+", word):
-                option = ""  # keys and values at the end
-            given[option].append(word)
-        varied: list[list[str]] = [[]]  # pairs of each value of each key, and none
-        for word in given["--vary"]:
-            if re.fullmatch(r"[A-Z]+\.[A-Z_]+(,[A-Z]+\.[A-Z_]+)*", word):
-                keys = word.split(",")
-            else:
-                values = word.split(",") if len(keys) > 1 else [word]
-                varied.append([each for pair in zip(keys, values, strict=True) for each in pair])
-        for method in given["--methods"] or [""]:
-            files = [*given["--config"], *[f"methods/{method}"] * bool(method)]
-            for pairs in varied:
-                check_values(load_run_config(files, [*given[""], *pairs]))
-
-
-@pytest.mark.slow
-def test_every_sweep_of_the_results_can_start(
+def test_every_sweep_and_training_of_the_pages_can_start(
     repository: Path, pages: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Their keys exist, have allowed values and are not ignored; those of a sweep for each of its methods."""
     monkeypatch.chdir(repository)
-    found = [
-        line
-        for name, text in pages.items()
-        if name.startswith("docs/results/")
-        for block in blocks(text, "")
-        for line in block.splitlines()
-        if line.startswith("lreid sweep ")
-    ]
-    assert len(found) > 20
-    for line in found:
-        line = re.sub(r"MODEL.WEIGHTS runs/\S+", "", line)  # a checkpoint that an earlier command writes
-        assert run_command("sweep", [*shlex.split(line)[2:], "--dry-run"]) == 0, (line, capfd.readouterr().err)
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    found = {"sweep": 0, "train": 0}
+    for name, text in pages.items():
+        if not name.startswith(("docs/results/", "docs/explanation/papers", "docs/how-to/common-problems")):
+            continue
+        code = "\n".join(blocks(text, "")).replace("\\\n", "")
+        for command, rest in re.findall("^lreid (sweep|train) (.*)$", code, re.M):
+            words = shlex.split(re.sub(r"MODEL.WEIGHTS runs/\S+", "", rest))  # a checkpoint of an earlier command
+            found[command] += 1
+            if command == "sweep":
+                assert run_command("sweep", [*words, "--dry-run"]) == 0, (rest, capfd.readouterr().err)
+            elif not name.startswith("docs/results/"):
+                args = parser.parse_intermixed_args(words)
+                check_values(load_run_config(args.config, [*args.overrides, *short_keys(args)]))
+    assert found["sweep"] > 40 and found["train"] > 3, found
 
 
 def test_every_config_file_exists(repository: Path, pages: dict[str, str]) -> None:
