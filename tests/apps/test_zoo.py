@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_an_entry_is_the_model_after_the_last_task(run: Path, tmp_path: Path) -> None:
+def test_entry_is_the_model_after_the_last_task(run: Path, tmp_path: Path) -> None:
     statements = {"title": "A test", "start_only": True, "limits": "drawings", "urls": ["http://a/b", "http://c/d"]}
     card = publish(run, "mine", licence="MIT", folder=tmp_path, **statements)
     assert zoo.read_card(tmp_path / "mine.json") == card
@@ -85,9 +85,7 @@ def test_an_entry_is_the_model_after_the_last_task(run: Path, tmp_path: Path) ->
     assert "no real people" in card.trained_on
 
 
-def test_a_model_fine_tuned_from_an_entry_replaces_it(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_fine_tuned_from_an_entry_replaces_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = publish(run, "mine", licence="MIT", folder=tmp_path)
     assert not first.imagenet
     dataclasses.replace(first, imagenet=True).write()  # as if it had started from ImageNet weights
@@ -133,7 +131,7 @@ def test_other_data_allow_every_licence(keys: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_card_contains_no_folders_and_verify_names_the_missing_images(
+def test_card_contains_no_folders_and_verify_names_missing_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home" / "anna"
@@ -148,7 +146,7 @@ def test_a_card_contains_no_folders_and_verify_names_the_missing_images(
     assert card.trained_on == "the training images of own:shop; see their licences"
     assert not any(b"anna" in file.read_bytes() for file in (tmp_path / "zoo").iterdir())
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"^mine: was measured on own:shop, .* put these images, .* into datasets"):
+    with pytest.raises(InputError, match="^mine: .* own:shop, .* into datasets"):
         verify(card)
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop").symlink_to(home / "shop")
@@ -266,7 +264,7 @@ def publish_arguments(run: Path, folder: Path, hub: str, **more: object) -> argp
     return arguments(*words, *(word for key, value in options.items() for word in (f"--{key}", str(value))))
 
 
-def test_an_entry_goes_to_the_hub_and_comes_back(
+def test_entry_is_uploaded_to_the_hub_and_loaded(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(tmp_path / "hub"))  # type: ignore[arg-type]

@@ -144,7 +144,7 @@ class Pull(TwoCalls):
         return {"incoming": (batch.labels[0] * self.model(batch.images)[:, 0]).sum()}
 
 
-def test_an_update_over_several_batches_is_one_entry() -> None:
+def test_update_over_several_batches_is_one_entry() -> None:
     torch.manual_seed(0)
     model = Embedder("small", height=32, width=16).eval()
     method = Pull(model)

@@ -107,7 +107,7 @@ def test_heading_sorts_by_click_and_by_enter(page_of: Any) -> None:
     assert page.locator("table.compared th[aria-sort]").count() == 1
 
 
-def test_the_filter_hides_lines_of_tables_and_charts(page_of: Any) -> None:
+def test_filter_hides_lines_of_tables_and_charts(page_of: Any) -> None:
     page = page_of()
     page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
     box = page.get_by_label("Filter")
@@ -154,7 +154,7 @@ def test_opened_section_stays_open_after_a_reload(page_of: Any) -> None:
     assert page.evaluate("document.querySelector('#loss-market').getBoundingClientRect().top") < 300
 
 
-def test_a_command_is_copied(page_of: Any) -> None:
+def test_command_is_copied(page_of: Any) -> None:
     page = page_of(permissions=["clipboard-read", "clipboard-write"])
     page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
     page.get_by_role("button", name="copy").first.click()

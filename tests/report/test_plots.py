@@ -99,7 +99,7 @@ def test_axis_ends(points, options, levels):
 
 
 @pytest.mark.parametrize("values", [[], [0.0], [1e-7, 3e-7], [4e5], [-0.02, 1.0]])
-def test_any_values_stay_inside(values):
+def test_values_stay_inside_the_chart(values):
     svg = chart(Line("loss", tuple(enumerate(values, start=1))))
     shown = [point for part in element(svg, "loss") for point in marks(part)]
     assert len(shown) == len(values)
@@ -125,7 +125,7 @@ def test_band_is_symmetric():
     assert all(height == pytest.approx(top) for at, height in corners(band) if at == pytest.approx(end))
 
 
-def test_a_vertical_line_marks_a_place():
+def test_vertical_line_marks_a_position():
     svg = chart(Line("a", ((1, 1.0), (3, 2.0))), mark=3)
     right = marks(element(svg, "a")[0])[1][0]
     upright = [path for path in svg.iter("path") if "stroke-dasharray" in path.get("style", "")]
@@ -169,7 +169,7 @@ def lines_of(axes):
     return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines}
 
 
-def test_one_run(results):
+def test_learning_curve_of_one_run(results):
     left, right = learning_curve(results(rows=4)).axes
     assert lines_of(left) == {
         "dwopp, seen": ([1, 2, 3, 4], [0.0, 10.0, 20.5, 30.5]),

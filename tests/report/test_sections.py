@@ -28,7 +28,7 @@ def test_mean_over_tasks_is_the_figure_of_the_summary(results, seed):
     assert falls < 0 < rises
 
 
-def test_a_test_set_counts_from_the_task_that_trains_it(results):
+def test_seen_set_counts_from_its_task(results):
     run = results(rows=4)  # harbor, the second, is trained from task index 2 on
     for row, values in enumerate(([10.0, 20.0], [90.0, 0.0], [50.0, 30.0], [40.0, 70.0])):
         run["identity_ap"]["harbor"]["ap"][row] = values
@@ -37,7 +37,7 @@ def test_a_test_set_counts_from_the_task_that_trains_it(results):
     assert gallery_figures(run, "harbor") == [40.0, 55.0, 55.0, (-20 - 5) / 2, (15 + 20) / 2]
 
 
-def test_an_unseen_test_set_counts_from_the_first_task(results):
+def test_unseen_set_counts_from_the_first_task(results):
     run = drawn(results)
     first, best, last, *_ = gallery_figures(run, "mall")
     column = [row[2] for row in run["mAP"]]

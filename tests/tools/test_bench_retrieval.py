@@ -46,7 +46,7 @@ def test_bad_options_are_one_line(
     assert f"bench_retrieval.py: {option} 0: must be at least 1" in capsys.readouterr().err
 
 
-def test_a_gallery_becomes_a_row() -> None:
+def test_gallery_has_a_row() -> None:
     pytest.importorskip("faiss")
     row = bench.time_gallery("flat", 500, 16, 20)
     assert len(row) == len(bench.COLUMNS) and row[0] == "flat" and row[-2:] == ["1.000", "1.000"]

@@ -68,7 +68,7 @@ def test_variants_of_a_method_are_compared(run: Run) -> None:
 
 
 @pytest.mark.parametrize("method", ["dwopp", "dmml_ft"])
-def test_a_step_is_split_into_its_parts(run: Run, method: str) -> None:
+def test_step_is_split_into_its_parts(run: Run, method: str) -> None:
     out = run("bench_train.py", "step", "--rounds", "2", "--method", method, "--evaluate", **FEW)
     parts = [line.split("  ")[0] for line in out[4:-3]]
     teacher = ["teacher, forward"] if method == "dwopp" else []

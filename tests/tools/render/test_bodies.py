@@ -16,7 +16,7 @@ from render.poses import Skeleton, draw_angles, rotation
 AVERAGE = Body("caucasian", "male", age=0.5, muscle=0.5, weight=0.5, height=0.0)
 
 
-def test_the_average_body_is_the_mesh(assets: Assets) -> None:
+def test_average_body_is_the_mesh(assets: Assets) -> None:
     assert np.allclose(assets.shape(AVERAGE), vertices(), atol=1e-4)
 
 
@@ -70,7 +70,7 @@ def test_normals_of_boxes_point_outwards(assets: Assets) -> None:
         ("hair/short01/short01_diffuse.png", "has no hair/*/*.mhclo with its texture; "),
     ],
 )
-def test_what_is_missing_is_named(home: Path, tmp_path: Path, gone: str, message: str) -> None:
+def test_missing_assets_are_named(home: Path, tmp_path: Path, gone: str, message: str) -> None:
     shutil.copytree(home, tmp_path / "makehuman")
     path = tmp_path / "makehuman" / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -83,11 +83,11 @@ def test_assets_of_another_body_are_refused(home: Path, tmp_path: Path) -> None:
     shutil.copytree(home, tmp_path / "makehuman")
     folder = tmp_path / "makehuman"
     (folder / "targets/macrodetails/caucasian-male-young.target").write_text("999999 1 0 0\n")
-    with pytest.raises(InputError, match=r"caucasian-male-young.target: belongs to another body than 3dobjs/base.obj"):
+    with pytest.raises(InputError, match="caucasian-male-young.target: .* 3dobjs/base.obj"):
         Assets(folder).shape(AVERAGE)
     suit = folder / "clothes/male_suit01/male_suit01.mhclo"
     suit.write_text(suit.read_text().replace("verts 0\n", "verts 0\n999999\n"))
-    with pytest.raises(InputError, match="male_suit01.mhclo: does not fit male_suit01.obj on 3dobjs/base.obj"):
+    with pytest.raises(InputError, match="male_suit01.mhclo: .* male_suit01.obj"):
         Assets(folder).part(suit)
 
 
@@ -101,7 +101,7 @@ def moved(moves: np.ndarray, bone: str, point: np.ndarray) -> np.ndarray:
     return matrix[:, :3] @ point + matrix[:, 3]
 
 
-def test_angles_of_nothing_let_arms_and_legs_hang(skeleton: Skeleton) -> None:
+def test_zero_angles_let_arms_and_legs_hang(skeleton: Skeleton) -> None:
     moves = skeleton.matrices({})
     for limb in ("upperarm01", "lowerarm01"):
         for side in "LR":
