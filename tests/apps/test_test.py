@@ -297,7 +297,7 @@ def test_checkpoints_of_two_runs_have_different_names(run: Path, tmp_path: Path)
 def test_bad_input_leaves_no_file(run: Path, tmp_path: Path) -> None:
     checkpoint = run / "checkpoints" / "task-01.pt"
     other = write_checkpoint(tmp_path / "other.pt", SYNTHETIC__SEED=3)
-    with pytest.raises(InputError, match="other.pt: .* SYNTHETIC.SEED differ"):
+    with pytest.raises(InputError, match="other.pt: .*SYNTHETIC.SEED differ"):
         score_checkpoints([checkpoint, other], tmp_path / "out")
     with pytest.raises(InputError, match="contains no task-01.pt"):
         score_checkpoints([tmp_path], tmp_path / "out")
