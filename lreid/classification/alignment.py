@@ -6,7 +6,6 @@ Source: Caccia et al., "Reducing Representation Drift in Online Continual Learni
 import numpy as np
 from torch import Tensor
 
-from lreid.errors import InputError
 from lreid.retrieval.arrays import as_comparable, unit_rows
 from lreid.utils.identities import as_labels
 
@@ -29,25 +28,20 @@ def buffer_alignment(
             similarity 0.
         buffer_labels: (m,) integers, class labels in [0, C).
         held_out_features: (n, D) float features of images that were held out from training.
-        held_out_labels: (n,) integers; classes without stored images are ignored.
+        held_out_labels: (n,) integers, among them all labels of stored images; other classes are ignored.
         class_tasks: (C,) integers, the task of each class.
 
     Returns:
         ``{task: similarity}`` in [-1, 1], ascending, for the tasks with stored images.
 
     Raises:
-        InputError: the shapes do not match, a value is not finite, or a class has no held-out image or no task.
+        InputError: the shapes do not match, or a value is not finite.
     """
     buffer, held_out = as_comparable(buffer_features, held_out_features)
     buffer, held_out = unit_rows(buffer, "buffer features"), unit_rows(held_out, "held-out features")
     labels = as_labels(buffer_labels, "buffer labels", len(buffer))
     held_out_labels = as_labels(held_out_labels, "held-out labels", len(held_out))
     class_tasks = as_labels(class_tasks, "tasks of the classes", len(class_tasks))
-    if labels.min() < 0 or labels.max() >= len(class_tasks):
-        raise InputError(f"buffer labels must be in [0, {len(class_tasks)}), the classes that have a task")
-    missing = np.setdiff1d(labels, held_out_labels)
-    if len(missing):
-        raise InputError(f"classes {missing.tolist()} have no held-out image; leave them out or hold some out")
     nearest = np.empty(len(labels))  # (m,)
     for label in np.unique(labels):
         rows = labels == label

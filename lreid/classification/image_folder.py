@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tqdm import trange
@@ -14,9 +14,9 @@ from lreid.data.images import write_image
 from lreid.data.listing import SUFFIXES, describe_folder, visible_images, warn_of_others
 from lreid.data.records import CameraPolicy, DataSet, Names, Record, cameras_of_test
 from lreid.errors import InputError
-from lreid.utils.files import folder_at_once, only_one_process
+from lreid.utils.files import folder_at_once, list_folder, only_one_process
 from lreid.utils.identities import ascending_ranks
-from lreid.utils.reading import escaped, raise_if_unreadable
+from lreid.utils.reading import escaped, naming_damage
 
 Classes = Mapping[str, Sequence[Path]]  # the images of every class
 LEAST = {"train": 1, "test": 2}  # images per class; a test needs a query and a gallery image
@@ -31,14 +31,8 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     Raises:
         InputError: ``train`` or ``test`` is missing or has no classes, or :func:`of_classes` raises an error.
     """
-    missing = [f"{split}/" for split in LEAST if not (home / split).is_dir()]
-    if missing:
-        raise InputError(
-            f"{home}: lacks {', '.join(missing)}; {describe_folder(home)}; put the images into train/CLASS and "
-            "test/CLASS"
-        )
-    files = {split: _images(home / split) for split in LEAST}
-    return of_classes(escaped(home.resolve().name), home, files["train"], files["test"], cameras=cameras)
+    train, test = (_images(home / split) for split in LEAST)
+    return of_classes(escaped(home.resolve().name), home, train, test, cameras=cameras)
 
 
 def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras: CameraPolicy = "apart") -> DataSet:
@@ -58,16 +52,11 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
         InputError: a class is in only one split, or has no training image or fewer than two test images.
     """
     files = {"train": train, "test": test}
-    for split, other in (("train", "test"), ("test", "train")):
-        for label, images in files[split].items():
-            if len(images) < LEAST[split]:
+    for label in {**train, **test}:
+        for split, least in LEAST.items():
+            if (number := len(files[split].get(label, ()))) < least:
                 raise InputError(
-                    f"{home / split / label}: a class needs {LEAST[split]} images or more ({' '.join(SUFFIXES)}) in "
-                    f"{split}, found {len(images)}"
-                )
-            if label not in files[other]:
-                raise InputError(
-                    f"{home}: class {label} is in {split}, but not in {other}; every class needs images in both"
+                    f"{home}: class {label} has {number} of {least} required images in {split} ({' '.join(SUFFIXES)})"
                 )
     pids = ascending_ranks(train)
     camid = cameras_of_test(cameras)
@@ -94,7 +83,7 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
 def read_by_torchvision(
     name: str,
     home: Path,
-    split_of: Callable[[str], Any],
+    split_of: Callable[[ModuleType, str], Any],
     class_of: Callable[[Any, int], str],
     *,
     cameras: CameraPolicy = "apart",
@@ -106,7 +95,8 @@ def read_by_torchvision(
 
     Args:
         name, home: name of the data set, and folder of its files.
-        split_of: function that opens the split ``train`` or ``test`` as a data set of torchvision, without a download.
+        split_of: function that opens the split ``train`` or ``test`` as a data set of :mod:`torchvision.datasets`, its
+            first argument, without a download.
         class_of: function that returns the name of the class of a label in a split.
         cameras: see :func:`of_classes`.
 
@@ -116,27 +106,22 @@ def read_by_torchvision(
     """
     folder = home / "images"
     if not folder.is_dir():
+        from torchvision import datasets  # only the first run with a data set needs it
+
+        advice = f"{describe_folder(home)}; unpack the archive again"
         try:
             with only_one_process(home), folder_at_once(folder) as unfinished:
                 if unfinished is not None:
                     for split in LEAST:
-                        _unpack(unfinished / split, _opened(name, home, partial(split_of, split)), class_of)
+                        with naming_damage(home, f"files of {name} are missing or damaged", advice):
+                            images = split_of(datasets, split)
+                        _unpack(unfinished / split, images, class_of)
         except OSError as error:
             raise InputError(
                 f"{folder}: cannot be written ({error}); images are unpacked there once: free some space, or copy the "
                 "archives to a folder that you can write to"
             ) from None
     return replace(load(folder, cameras=cameras), name=name)
-
-
-def _opened(name: str, home: Path, opened: Callable[[], Any]) -> Any:
-    try:
-        return opened()
-    except Exception as error:  # torchvision's readers raise exceptions of many kinds for damaged files
-        raise_if_unreadable(error, home)
-        raise InputError(
-            f"{home}: files of {name} are missing or damaged; {describe_folder(home)}; unpack the archive again"
-        ) from None
 
 
 def _unpack(folder: Path, images: Any, class_of: Callable[[Any, int], str]) -> None:
@@ -148,9 +133,12 @@ def _unpack(folder: Path, images: Any, class_of: Callable[[Any, int], str]) -> N
 
 def _images(folder: Path) -> dict[str, list[Path]]:
     """List the images of every class in a folder, sorted by name."""
-    classes = sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+    classes = [each for each in list_folder(folder, "[!.]*") if each.is_dir()]
     if not classes:
-        raise InputError(f"{folder}: holds no folder; put the images of each class into one")
+        raise InputError(
+            f"{folder}: has no folders of classes; {describe_folder(folder.parent)}; put the images into train/CLASS "
+            "and test/CLASS"
+        )
     others: Counter[str] = Counter()
     files = {escaped(each.name): visible_images(each, others) for each in classes}
     warn_of_others(folder, others)

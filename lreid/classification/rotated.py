@@ -6,7 +6,7 @@ The data set name ``rotated:DEGREES:NAME`` means the data set NAME with all imag
 must be files.
 """
 
-import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -29,16 +29,12 @@ def load(name: str, sources: Sources, split: int) -> list[DataSet]:
     """Load the rotated data set ``DEGREES:NAME``.
 
     Raises:
-        InputError: the angle is not a finite number, or the data set cannot be loaded.
+        InputError: the angle is not a decimal number, or the data set cannot be loaded.
     """
     degrees, _, plain = name.partition(":")
-    try:
-        angle = float(degrees)
-    except ValueError:
-        angle = math.nan
-    if not math.isfinite(angle):
+    if not re.fullmatch(r"[+-]?\d+(\.\d*)?", degrees):
         raise InputError(f"rotated:{degrees}: must be a number of degrees and a data set, as in rotated:45.0:mnist")
-    return [_rotated(data_set, angle) for data_set in load_datasets(plain, sources, split=split)]
+    return [_rotated(data_set, float(degrees)) for data_set in load_datasets(plain, sources, split=split)]
 
 
 def _rotated(data_set: DataSet, angle: float) -> DataSet:

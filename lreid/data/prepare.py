@@ -78,8 +78,8 @@ def unpack(archive: Path, folder: Path) -> None:
     files of the right size are skipped.
 
     Raises:
-        InputError: the archive is missing, damaged, protected by a password, unsafe, neither zip nor tar, or larger
-            than the free space on the disk.
+        InputError: the archive is missing, damaged, protected by a password, unsafe, or neither zip nor tar; or the
+            disk is full.
     """
     with _members(archive, folder) as stream:
         members = [*stream]
@@ -90,15 +90,6 @@ def unpack(archive: Path, folder: Path) -> None:
             for member in members
             if not (target := folder / member.name).is_file() or target.stat().st_size != member.size
         ]
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder}: cannot be created ({error.strerror}); choose another --root") from None
-        wanted, free = sum(member.size for member in missing), shutil.disk_usage(folder).free
-        if wanted > free:
-            raise InputError(
-                f"{folder}: {wanted / 2**30:.1f} GiB to unpack, {free / 2**30:.1f} GiB free; free some space"
-            )
         for place in {(folder / member.name).parent for member in missing}:
             remove_leftovers(place)
         logger.info("%s: %d files, of which %d exist already", archive, len(members), len(members) - len(missing))
@@ -184,13 +175,10 @@ def _in_tar(content: tarfile.TarFile) -> Iterator[Member]:
 
 def _require_safe(archive: Path, member: Member) -> None:
     path = PurePosixPath(member.name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or (path.parts and path.parts[0].endswith(":")):
+    outside = path.is_absolute() or ".." in path.parts or (path.parts and path.parts[0].endswith(":"))
+    if outside or not member.plain:
+        fault = "which would be written outside the target folder" if outside else "which is a link or a device"
         raise InputError(
-            f"{archive}: contains {member.name!r}, which would be written outside the target folder; nothing was "
-            "unpacked: download the archive from its authors again"
-        )
-    if not member.plain:
-        raise InputError(
-            f"{archive}: contains the link or device {member.name!r}; nothing was unpacked: download the archive from "
-            "its authors again"
+            f"{archive}: contains {member.name!r}, {fault}; nothing was unpacked: download the archive from its "
+            "authors again"
         )

@@ -168,12 +168,9 @@ class IdentitySampler(Sampler):
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Draw the batches of one pass, each (P * K,): one block of K images for each of P identities."""
-        order, batches = rng.permutation(len(self.images)), self.batches_per_pass
+        order, batches = self._order(rng), self.batches_per_pass
         if self.passes == "identities":
-            return [
-                np.concatenate([self._block(rng.permutation(self.images[identity])) for identity in each])
-                for each in np.resize(order, (batches, self.identities))
-            ]
+            return self._batches_of(self.images, np.resize(order, (batches, self.identities)), rng)
         groups = [group for identity in order for group in self._groups(rng.permutation(self.images[identity]))]
         # Group i goes to batch i modulo `batches`. The groups of an identity follow each other and are at most
         # `batches`, so they go to different batches.
@@ -181,6 +178,19 @@ class IdentitySampler(Sampler):
             np.concatenate([groups[turn * batches + batch] for turn in range(self.identities)])
             for batch in rng.permutation(batches)
         ]
+
+    def _order(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.permutation(len(self.images))
+
+    def _batches_of(
+        self, images: Sequence[np.ndarray], chosen: np.ndarray, rng: np.random.Generator
+    ) -> list[np.ndarray]:
+        """Draw a batch for each row of ``chosen``, which selects P of the identities in ``images``."""
+        return [np.concatenate([self._drawn(images[identity], rng) for identity in row]) for row in chosen]
+
+    def _drawn(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw K images of one identity."""
+        return self._block(rng.permutation(rows))
 
     def _groups(self, shuffled: np.ndarray) -> list[np.ndarray]:
         """Cut the images of one identity into disjoint blocks of K images: one block or more, at most one per batch."""
@@ -212,6 +222,7 @@ class CameraSampler(IdentitySampler):
     Args:
         cameras: camera of every image.
         neighbours: number of identities in a group from the same place; with 1, places are ignored.
+        passes: ``"identities"`` or ``"images"``, which sets the number of batches per epoch, see above.
         options: further arguments of :class:`IdentitySampler`.
 
     Raises:
@@ -224,6 +235,7 @@ class CameraSampler(IdentitySampler):
         *,
         cameras: Sequence[int] | np.ndarray,
         neighbours: int = 1,
+        passes: Passes = "identities",
         **options: Any,
     ) -> None:
         super().__init__(labels, **options)
@@ -233,17 +245,8 @@ class CameraSampler(IdentitySampler):
             )
         self.cameras, self.neighbours = np.asarray(cameras), neighbours
         self.places = _connected([self.cameras[rows] for rows in self.images]) if neighbours > 1 else []
-        self.batches_per_pass = len(self.images) // self.identities
-        if self.passes == "images" and not self.steps:
+        if passes == "images" and not self.steps:
             self.batches_per_epoch = max(len(labels) // self.images_per_batch, 1)
-
-    def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """Draw the batches of one pass, each (P * K,): one block of K images for each of P identities."""
-        order = self._order(rng)
-        return [
-            np.concatenate([self._across_cameras(self.images[identity], rng) for identity in each])
-            for each in np.resize(order, (self.batches_per_pass, self.identities))
-        ]
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
         """Shuffle all identities; with ``neighbours`` above 1, keep the identities of a group together."""
@@ -258,7 +261,7 @@ class CameraSampler(IdentitySampler):
         end = len(dealt) - len(dealt) % self.neighbours
         return np.concatenate([rng.permutation(dealt[:end].reshape(-1, self.neighbours)).ravel(), dealt[end:]])
 
-    def _across_cameras(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _drawn(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw one image of an identity, and K - 1 of its images from other cameras: indices (K,)."""
         first = rng.choice(rows)
         others = rows[self.cameras[rows] != self.cameras[first]]
@@ -296,12 +299,7 @@ class EpisodeSampler(IdentitySampler):
     def exemplar_rows(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the exemplars for every batch of an epoch: indices (batches, n), in one block per identity."""
         chosen = self._dealt(rng.permutation(len(self.stored)), self.identities)
-        return np.stack(
-            [
-                np.concatenate([self._block(rng.permutation(self.stored[identity])) for identity in each])
-                for each in chosen
-            ]
-        )
+        return np.stack(self._batches_of(self.stored, chosen, rng))
 
     def _block(self, shuffled: np.ndarray) -> np.ndarray:
         num_query = max(1, min(self.num_query, len(shuffled) - 1))  # number of different query images

@@ -128,9 +128,6 @@ def read_table(file: Path, *, splits: bool = True, named: bool = True, root: Pat
             + "; to let lreid choose the splits of a list, pass own:FILE"
             * (missing == ["split"])
         )
-    if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise InputError(f"{file}:1: the header has {twice} twice; remove or rename one of the two")
     images: list[Listed] = []
     first_line: dict[str, int] = {}
     for line, values in table[1:]:

@@ -86,13 +86,13 @@ def test_class_folder_is_found_in_root_or_current_folder(home, monkeypatch):
 @pytest.mark.parametrize(
     ("remove", "make", "error"),
     [
-        (["train"], [], "digits: lacks train/; .*holds test/"),
-        (["train", "test"], [], "digits: lacks train/, test/; .*empty"),
-        (["train/9"], [], "digits: class 9 .*not in train"),
-        (["test/9"], [], "digits: class 9 .*not in test"),
+        (["train"], [], "digits/train: .*holds test/"),
+        (["train", "test"], [], "digits/train: .*empty"),
+        (["train/9"], [], "class 9 has 0 of 1 .* in train"),
+        (["test/9"], [], "class 9 has 0 of 2 .* in test"),
         (["test/9", "test/10"], [], "digits/test: "),
-        (["train/9"], ["train/9"], "train/9: .*found 0"),
-        (["test/10/a.png"], [], "test/10: .*found 1"),
+        (["train/9"], ["train/9"], "class 9 has 0 of 1 .* in train"),
+        (["test/10/a.png"], [], "class 10 has 1 of 2 .* in test"),
     ],
 )
 def test_faulty_folders_are_named(home, remove, make, error):

@@ -126,12 +126,6 @@ def test_file_that_is_not_an_archive_raises_an_error(tmp_path):
             unpack(tmp_path / name, tmp_path / "out")
 
 
-def test_full_disk_is_detected_before_writing(tmp_path, monkeypatch):
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 3}))
-    with pytest.raises(InputError, match="GiB"):
-        unpack(write_zip(tmp_path / "a.zip"), tmp_path / "out")
-
-
 def png():
     file = io.BytesIO()
     Image.new("RGB", (2, 4)).save(file, "PNG")

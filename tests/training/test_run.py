@@ -179,7 +179,7 @@ def test_unreadable_image_is_refused_or_skipped(people: Path, tmp_path: Path) ->
         ({"DEVICE": "meta"}, "DEVICE is 'meta', which cannot be used"),
         ({"TRAIN__EPOCHS": -1}, "TRAIN.EPOCHS is -1"),
         ({"BENCHMARK__TASKS_PER_DATASET": 99}, "BENCHMARK.TASKS_PER_DATASET is 99; must be from 1 to "),
-        ({"BENCHMARK__TRAIN": ["synthetic:plaza", "synthetic:plaza"]}, "BENCHMARK.TRAIN has two data sets called"),
+        ({"BENCHMARK__TRAIN": ["synthetic:plaza", "synthetic:plaza"]}, "BENCHMARK.TRAIN has a second data set called"),
         ({"SYNTHETIC__DISTRACTORS": 99999}, "SYNTHETIC.DISTRACTORS of synthetic:plaza is 99999; must be 10000 or less"),
         (
             {"METHOD__NAME": "bot_ft", "BATCH__NEIGHBOURS": 2},

@@ -24,10 +24,8 @@ from lreid.data.spec import Layout, Spec, published
 def read(home: Path, *, classes: Literal[10, 100], cameras: CameraPolicy = "apart") -> DataSet:
     """Read a data set of 10 or 100 classes, named like ``07_horse`` so that they sort by label."""
 
-    def split_of(split: str) -> Any:
-        from torchvision import datasets
-
-        return getattr(datasets, f"CIFAR{classes}")(home.parent, train=split == "train")
+    def split_of(torchvision: Any, split: str) -> Any:
+        return getattr(torchvision, f"CIFAR{classes}")(home.parent, train=split == "train")
 
     def class_of(split: Any, label: int) -> str:
         return f"{label:02d}_{split.classes[label]}"

@@ -14,14 +14,15 @@ not say how it divides the images. One folder per class is supported too, either
 `train/`, `val/` and `test/`. The order of the classes in training is the order of their names.
 """
 
+from operator import itemgetter
 from pathlib import Path
 
 from lreid.classification.image_folder import of_classes
 from lreid.data.layout import read_lines
-from lreid.data.listing import describe_folder, visible_images
-from lreid.data.records import CameraPolicy, DataSet
+from lreid.data.listing import visible_images
+from lreid.data.records import CameraPolicy, DataSet, grouped
 from lreid.data.spec import Layout, Spec, published
-from lreid.errors import InputError
+from lreid.utils.files import list_folder
 
 PARTS = ("train", "val", "test")
 TESTED = 6  # one of this many images is a test image
@@ -31,8 +32,6 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     """Read mini-ImageNet from the CSV lists if they exist, otherwise from one folder per class."""
     lists = [home / f"{part}.csv" for part in PARTS if (home / f"{part}.csv").is_file()]
     classes = _listed(home, lists) if lists else _in_folders(home)
-    if not classes:
-        raise InputError(f"{home}: holds neither {PARTS[0]}.csv nor folders of classes; {describe_folder(home)}")
     train, test = {}, {}
     for label, files in classes.items():
         cut = len(files) - max(2, len(files) // TESTED)
@@ -41,19 +40,16 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
 
 
 def _listed(home: Path, lists: list[Path]) -> dict[str, list[Path]]:
-    classes: dict[str, list[Path]] = {}
-    for file in lists:
-        for line in read_lines(file, r"([\w.-]+\.\w+),([\w.-]+)", "n0153282900000005.jpg,n01532829", first=2):
-            classes.setdefault(line[2], []).append(home / "images" / line[1])
-    return {label: sorted(set(files)) for label, files in classes.items()}
+    example = "n0153282900000005.jpg,n01532829"
+    lines = [line for file in lists for line in read_lines(file, r"([\w.-]+\.\w+),([\w.-]+)", example, first=2)]
+    classes = grouped(lines, itemgetter(2))
+    return {label: sorted({home / "images" / line[1] for line in images}) for label, images in classes.items()}
 
 
 def _in_folders(home: Path) -> dict[str, list[Path]]:
-    classes: dict[str, list[Path]] = {}
-    for above in [home / part for part in PARTS if (home / part).is_dir()] or [home]:
-        for folder in sorted(each for each in above.iterdir() if each.is_dir() and not each.name.startswith(".")):
-            classes.setdefault(folder.name, []).extend(visible_images(folder))
-    return classes
+    parts = [home / part for part in PARTS if (home / part).is_dir()] or [home]
+    folders = [folder for part in parts for folder in list_folder(part, "[!.]*") if folder.is_dir()]
+    return grouped((image for folder in folders for image in visible_images(folder)), lambda image: image.parent.name)
 
 
 SPECS = (

@@ -23,13 +23,9 @@ from lreid.data.spec import Layout, Spec, published
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     """Read MNIST, after unpacking its images if necessary."""
 
-    def split_of(split: str) -> Any:
-        from torchvision.datasets import MNIST
-
-        class InFolder(MNIST):
-            raw_folder = str(home)  # instead of a folder MNIST/raw
-
-        return InFolder(home, train=split == "train")
+    def split_of(torchvision: Any, split: str) -> Any:
+        in_home = type("MNIST", (torchvision.MNIST,), {"raw_folder": str(home)})  # instead of a folder MNIST/raw
+        return in_home(home, train=split == "train")
 
     return read_by_torchvision("mnist", home, split_of, lambda split, label: str(label), cameras=cameras)
 

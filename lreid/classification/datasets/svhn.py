@@ -21,11 +21,9 @@ from lreid.utils.extras import Extra
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     """Read SVHN, after unpacking its images if necessary."""
 
-    def split_of(split: str) -> Any:
-        from torchvision.datasets import SVHN
-
+    def split_of(torchvision: Any, split: str) -> Any:
         Extra("scipy.io", "matlab").load()  # torchvision needs it
-        return SVHN(home, split=split)
+        return torchvision.SVHN(home, split=split)
 
     return read_by_torchvision("svhn", home, split_of, lambda split, label: str(label), cameras=cameras)
 

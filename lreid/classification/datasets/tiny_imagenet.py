@@ -12,12 +12,13 @@ labels, so the images of `val/` are the test images, as usual. The order of the 
 their WordNet numbers.
 """
 
+from operator import itemgetter
 from pathlib import Path
 
 from lreid.classification.image_folder import of_classes
 from lreid.data.layout import read_lines
 from lreid.data.listing import visible_images
-from lreid.data.records import CameraPolicy, DataSet
+from lreid.data.records import CameraPolicy, DataSet, grouped
 from lreid.data.spec import Layout, Spec, published
 
 ANNOTATIONS = "val/val_annotations.txt"
@@ -30,12 +31,10 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
         for folder in sorted((home / "train").iterdir())
         if (folder / "images").is_dir()
     }
-    test: dict[str, list[Path]] = {}
-    for line in read_lines(home / ANNOTATIONS, r"(\S+)\s+(\S+).*", "val_0.JPEG n03444034 0 32 44 62"):
-        test.setdefault(line[2], []).append(home / "val/images" / line[1])
-    return of_classes(
-        "tiny_imagenet", home, train, {label: sorted(files) for label, files in test.items()}, cameras=cameras
-    )
+    lines = read_lines(home / ANNOTATIONS, r"(\S+)\s+(\S+).*", "val_0.JPEG n03444034 0 32 44 62")
+    classes = grouped(lines, itemgetter(2))
+    test = {label: sorted(home / "val/images" / line[1] for line in images) for label, images in classes.items()}
+    return of_classes("tiny_imagenet", home, train, test, cameras=cameras)
 
 
 SPECS = (

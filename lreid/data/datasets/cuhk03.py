@@ -37,6 +37,7 @@ from lreid.data.records import DataSet, Record
 from lreid.data.spec import Conversion, Counts, Layout, Spec, published
 from lreid.errors import InputError
 from lreid.utils.files import folder_at_once, write_file
+from lreid.utils.reading import naming_damage
 
 HOMES = ("cuhk03", "CUHK03")
 RELEASE = "cuhk03_release/cuhk-03.mat"
@@ -81,10 +82,8 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
             :func:`lreid.retrieval.evaluate_single_shot`.
     """
     folder = home / f"images_{boxes}"
-    try:
+    with naming_damage(home / TEST_SETS, f"has no test set {split}", "delete it and prepare CUHK03 again"):
         tested = {10000 * pair + person for pair, person in json.loads((home / TEST_SETS).read_text())[split]}
-    except (ValueError, TypeError, LookupError):
-        raise InputError(f"{home / TEST_SETS}: has no test set {split}; delete it and prepare CUHK03 again") from None
     records = [
         record._replace(pid=10000 * int(Path(record.path).name[0]) + record.pid)
         for record in read_folder(folder, PATTERN, EXAMPLE)
@@ -97,18 +96,13 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
 
 def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]]:
     """Read a config file of the new protocol: image names, identities, and the positions (from 0) of each split."""
-    with MatlabFile(file) as content:
-        try:
-            names = [content.text(cell) for cell in np.ravel(content["filelist"])]
-            pids = [int(pid) for pid in np.ravel(content["labels"])]
-            positions = {split: [int(i) - 1 for i in np.ravel(content[name])] for split, name in INDICES.items()}
-            if len(names) != len(pids) or any(not 0 <= i < len(names) for p in positions.values() for i in p):
-                raise ValueError
-        except (KeyError, ValueError, TypeError):
-            raise InputError(
-                f"{file}: is not a file of CUHK03's new protocol, which has filelist, labels, train_idx, query_idx "
-                "and gallery_idx; download it from https://github.com/zhunzhong07/person-re-ranking"
-            ) from None
+    advice = "download it from https://github.com/zhunzhong07/person-re-ranking"
+    with naming_damage(file, "is not a file of CUHK03's new protocol", advice), MatlabFile(file) as content:
+        names = [content.text(cell) for cell in np.ravel(content["filelist"])]
+        pids = [int(pid) for pid in np.ravel(content["labels"])]
+        positions = {split: [int(i) - 1 for i in np.ravel(content[name])] for split, name in INDICES.items()}
+        if len(names) != len(pids) or any(not 0 <= i < len(names) for p in positions.values() for i in p):
+            raise ValueError("numbers of images and labels differ")
     return names, pids, positions
 
 
@@ -129,19 +123,14 @@ def convert(home: Path) -> None:
     Raises:
         InputError: ``cuhk-03.mat`` is not a valid file of CUHK03.
     """
-    with MatlabFile(home / RELEASE) as content:
-        try:
-            for boxes in CONFIGS:
-                with folder_at_once(home / f"images_{boxes}", resume=True) as folder:
-                    if folder is not None:
-                        _write_people(content, boxes, folder)
-            test_sets = [content.value(cell).tolist() for cell in np.ravel(content["testsets"])]
-            test_sets = [[[int(pair), int(person)] for pair, person in people] for people in test_sets]
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise InputError(
-                f"{home / RELEASE}: is not the file of CUHK03, which has detected, labeled and testsets "
-                f"({error}); download it again"
-            ) from None
+    fault = "is not the file of CUHK03, which has detected, labeled and testsets"
+    with naming_damage(home / RELEASE, fault, "download it again"), MatlabFile(home / RELEASE) as content:
+        for boxes in CONFIGS:
+            with folder_at_once(home / f"images_{boxes}", resume=True) as folder:
+                if folder is not None:
+                    _write_people(content, boxes, folder)
+        test_sets = [content.value(cell).tolist() for cell in np.ravel(content["testsets"])]
+        test_sets = [[[int(pair), int(person)] for pair, person in people] for people in test_sets]
     write_file(home / TEST_SETS, lambda file: file.write(json.dumps(test_sets).encode()))
 
 

@@ -14,7 +14,7 @@ from lreid.data.layout import read_folder, split_by_identity
 from lreid.data.matlab import read_matlab
 from lreid.data.records import DataSet
 from lreid.data.spec import Layout, Spec, published
-from lreid.errors import InputError
+from lreid.utils.reading import naming_damage
 
 EXAMPLE = "0001_1_25004_107_32_106_221.jpeg"  # person 1, camera 1; person 0 is a distractor
 PATTERN = r"(?P<pid>\d+)_(?P<camid>\d+)(?:_-?\d+)+"
@@ -34,13 +34,9 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
 
 def _trained(file: Path, split: int) -> set[int]:
     """Read the training people of a published split, the third field of an element of ``trainIdxAll``."""
-    try:
+    with naming_damage(file, f"has no partition {split} in trainIdxAll", "take the file from the archive again"):
         fields = list(read_matlab(file)["trainIdxAll"][split].values())
         return {int(pid) for pid in np.ravel(fields[2])}
-    except (KeyError, IndexError, AttributeError, TypeError, ValueError):
-        raise InputError(
-            f"{file}: has no partition {split} in trainIdxAll; take the file from the archive again"
-        ) from None
 
 
 SPECS = (

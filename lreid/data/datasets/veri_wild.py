@@ -20,6 +20,7 @@ from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
 CAMERAS = "train_test_split/vehicle_info.txt"
+LINE = r"(?P<image>(?P<pid>\d+)/\d+)(\.jpg)?"  # of a list: a vehicle's folder and an image in it
 Size = Literal["small", "medium", "large"]
 SIZES: dict[Size, int] = {"small": 3000, "medium": 5000, "large": 10000}
 
@@ -48,17 +49,10 @@ def _read_cameras(file: Path) -> dict[str, int]:
 
 
 def _read_list(file: Path, folder: Path, cameras: dict[str, int]) -> list[Record]:
-    records = []
-    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-        image = line.strip().removesuffix(".jpg")
-        if not image:
-            continue
-        if image not in cameras:
-            raise InputError(
-                f"{file}:{number}: {line.strip()!r} is not in vehicle_info.txt; take both files from the same archive"
-            )
-        records.append(Record(str(folder / f"{image}.jpg"), int(image.partition("/")[0]), cameras[image]))
-    return sorted(records)
+    images = [(line["image"], int(line["pid"])) for line in read_lines(file, LINE, "00001/000001")]
+    if unknown := next((image for image, _ in images if image not in cameras), None):
+        raise InputError(f"{file}: {unknown!r} is not in vehicle_info.txt; take both files from the same archive")
+    return sorted(Record(str(folder / f"{image}.jpg"), pid, cameras[image]) for image, pid in images)
 
 
 def _spec(size: Size, gallery: int) -> Spec:

@@ -346,7 +346,7 @@ FAULTS: list[tuple[str, dict[str, str | bytes | None], str]] = [
     *(("vehicleid_small", {"train_test_split/test_list_800.txt": f"0000011 20\n{line}\n"},
        "test_list_800.txt:2: unexpected line") for line in ("0000011", "image 20", "0000011,20")),
     ("veri_wild_small", {"train_test_split/test_3000.txt": "00002/000004\n00002/000009\n"},
-     "test_3000.txt:2: '00002/000009' is not in vehicle_info.txt"),
+     "test_3000.txt: '00002/000009' is not in vehicle_info.txt"),
     ("veri_wild_small", {"train_test_split/vehicle_info.txt": "id/image;Camera ID\n00001/000001\n"},
      "vehicle_info.txt:2: unexpected line '00001/000001'"),
 ]  # fmt: skip
