@@ -34,7 +34,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_one_model_by_all_its_names(world: Path) -> None:
+def test_all_names_of_a_model_load_the_same_model(world: Path) -> None:
     wanted = lreid.load_model(world / "model.pt")
     assert not wanted.training
     images = np.random.default_rng(0).integers(0, 256, (3, wanted.height, wanted.width, 3), np.uint8)
@@ -58,12 +58,10 @@ def test_stored_halves_become_float32() -> None:
     assert {value.dtype for value in model.parameters()} == {torch.float32}
     for name, value in model.state_dict().items():
         assert torch.equal(value, state[name].to(value.dtype))
-    again = lreid.load_model("zoo:dwopp-synthetic-10")
-    assert fingerprint(again) == fingerprint(model)
 
 
 @pytest.mark.parametrize("card", zoo.cards(), ids=lambda card: card.name)
-def test_the_card_is_that_of_the_network(card: zoo.Card) -> None:
+def test_cards_describe_their_networks(card: zoo.Card) -> None:
     model, cfg = lreid.load_model(f"zoo:{card.name}"), model_config(f"zoo:{card.name}")
     assert (card.backbone, card.height, card.width, card.dim) == (model.name, model.height, model.width, model.dim)
     assert card.neck == isinstance(model.neck, torch.nn.BatchNorm1d)
@@ -81,7 +79,10 @@ def test_missing_models_are_refused(world: Path) -> None:
         ("folder/gone", "folder/gone: no such file"),
         ("min", "zoo:min: .*nearest name is mine"),
         ("zoo:min", "zoo:min: .*nearest name is mine"),
-        ("gone.safetensors", "gone.json: no such"),
+        (None, "load_model"),
+        ("", "load_model"),
+        (7, "load_model"),
+        ("gone.safetensors", "gone.json: no such card"),
         (".", r"\.: contains no model"),
     ):
         with pytest.raises(InputError, match=message):
@@ -110,7 +111,7 @@ def test_invalid_sizes_and_normalisations_are_refused(world: Path, key: str, val
         lreid.load_model,
         partial(build, "people.gallery", images=list_images([world / "model.pt"], "gallery")),
     ):
-        with pytest.raises(InputError, match=rf"odd.pt: .*INPUT.{key} is "):
+        with pytest.raises(InputError, match=f"odd.pt: .*INPUT.{key} is "):
             use(world / "odd.pt")
     assert not Path("people.gallery").exists()
 
@@ -130,7 +131,7 @@ def test_a_folder_stands_for_the_one_model_in_it(world: Path) -> None:
         lreid.load_model(world / "zoo")
 
 
-def test_a_repository_of_the_hub_is_such_a_folder(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_of_the_hub_is_loaded_like_a_folder(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     class Hub:
@@ -147,11 +148,8 @@ def test_a_repository_of_the_hub_is_such_a_folder(world: Path, monkeypatch: pyte
     lreid.load_model("hub:somebody/mine@v2")
     assert asked == [("somebody/mine", None), ("somebody/mine", "v2")]
     assert lasting_name("hub:somebody/mine@v2") == "hub:somebody/mine@v2"
-    with pytest.raises(InputError, match="hub:somebody/gone: .*404 Client Error Repository Not"):
+    with pytest.raises(InputError, match="hub:somebody/gone: .*404 Client"):
         lreid.load_model("hub:somebody/gone")
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InputError, match=r"huggingface_hub cannot be imported .* pip install 'lreid\[hub\]'"):
-        lreid.load_model("hub:somebody/mine")
 
 
 def test_lasting_names(world: Path) -> None:

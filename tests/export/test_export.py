@@ -1,7 +1,6 @@
 """Files for other programs give the features of the network that they were made of."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from lreid.export.traced import TOLERANCE, ImagesToFeatures
 from lreid.gallery import Gallery
 from lreid.gallery.named_gallery import flips
 from lreid.models import Embedder
-from lreid.models.adapt import norm_statistics
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
 
@@ -89,15 +87,15 @@ def test_normalised_images_are_for_a_file_that_does_not_normalise(files: Path) -
     model = network()
     normalised = model.normalise(torch.from_numpy(IMAGES))
     close(lreid.load_model(files / "outside.onnx").extract(normalised), model.extract(normalised))
-    with pytest.raises(InputError, match=r"raw.onnx: takes uint8 \(n, H, W, 3\) images with H = 32"):
+    with pytest.raises(InputError, match="raw.onnx: takes uint8"):
         lreid.load_model(files / "raw.onnx").extract(normalised)
-    with pytest.raises(InputError, match=r"outside.onnx: .* got torch.float32 \(5, 3, 8, 16\)"):
+    with pytest.raises(InputError, match=r"outside.onnx: .*torch.float32 \(5, 3, 8, 16\)"):
         lreid.load_model(files / "outside.onnx").extract(normalised[:, :, :8])
 
 
 @pytest.mark.slow
-def test_other_programs_need_onnxruntime_alone(files: Path) -> None:
-    """The normalisation in numpy, as the properties tell it, and the input and output by name."""
+def test_other_programs_need_only_onnxruntime(files: Path) -> None:
+    """numpy normalises the images by the properties of the file."""
     expected = network().extract(IMAGES)
     raw, outside = (onnxruntime.InferenceSession(str(files / f"{name}.onnx")) for name in ("raw", "outside"))
     close(raw.run(["features"], {"images": IMAGES})[0], expected)
@@ -133,20 +131,18 @@ def test_an_exported_model_searches_the_galleries_of_its_origin(files: Path) -> 
     np.testing.assert_allclose(matches.scores, 1, atol=1e-5)
 
 
-def edited(file: Path, out: Path, edit: Callable[[Any, dict[str, str]], None], **options: object) -> OnnxEmbedder:
+def edited(file: Path, out: Path, edit: Callable[[Any, dict[str, str]], None]) -> OnnxEmbedder:
     """A copy of a file whose graph and properties were edited."""
     model = onnx.load(str(file))
     properties = {each.key: each.value for each in model.metadata_props}
     edit(model.graph, properties)
     onnx.helper.set_model_props(model, properties)
-    onnx.save(model, str(out), **options)
+    onnx.save(model, str(out))
     return lreid.load_model(out)
 
 
 @pytest.mark.slow
 def test_the_fingerprint_depends_on_everything_that_is_run(files: Path, tmp_path: Path) -> None:
-    """Other weights, another preparation of images or a foreign fingerprint are another model."""
-
     def weight(graph: Any, _: dict[str, str]) -> None:
         values = onnx.numpy_helper.to_array(graph.initializer[0]).copy()
         values.flat[0] += 1e-3
@@ -173,27 +169,18 @@ def test_the_fingerprint_depends_on_everything_that_is_run(files: Path, tmp_path
     assert len(set(found)) == len(edits) - 1  # the last two run and declare the same
     features = lreid.load_model(files / "outside.onnx").extract(IMAGES)
     gallery = Gallery.build(features, list("abcde"), model=origin)
-    with pytest.raises(InputError, match="the gallery holds features of model .*, these are of model"):
+    with pytest.raises(InputError, match="holds features of model"):
         gallery.search(features, 1, model=found[0])
     same = edited(files / "outside.onnx", tmp_path / "same.onnx", lambda _, properties: properties.update(lreid="2"))
     assert fingerprint(same) == origin
 
 
-@pytest.mark.slow
-def test_weights_in_other_files_are_refused(files: Path, tmp_path: Path) -> None:
-    """They could be exchanged without a trace."""
-    with pytest.raises(InputError, match="apart.onnx: its weights are in other files; write a single file"):
-        edited(
-            files / "raw.onnx", tmp_path / "apart.onnx", lambda *_: None, save_as_external_data=True, size_threshold=0
-        )
-
-
 @pytest.mark.parametrize("where", ["initializer", "sparse", "attribute", "subgraph", "function"])
 @pytest.mark.parametrize("swapped", [False, True])
-def test_weights_in_another_file_are_seen_wherever_they_are_named(
+def test_weights_in_another_file_are_refused(
     where: str, swapped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Protocol Buffers may have the fields of a message in any order."""
+    """Protocol Buffers may have the fields of a message in any order (``swapped``)."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "w.bin").write_bytes(bytes(16))
     weight = onnx.numpy_helper.from_array(np.ones(4, np.float32), "w")
@@ -222,25 +209,26 @@ def test_weights_in_another_file_are_seen_wherever_they_are_named(
 
 
 @pytest.mark.slow
-def test_the_config_travels_along(files: Path) -> None:
+def test_exported_models_contain_the_config_and_cannot_be_exported_again(files: Path, tmp_path: Path) -> None:
     assert flips(files / "raw.onnx")
     with pytest.raises(InputError, match="outside.onnx"):
         flips(files / "outside.onnx")
+    with pytest.raises(InputError, match="raw.onnx: is exported"):
+        export(OnnxEmbedder(files / "raw.onnx"), tmp_path / "again.onnx")
 
 
-@pytest.mark.slow
-def test_it_has_no_statistics_to_adapt(files: Path) -> None:
-    with pytest.raises(InputError, match="no BatchNorm"):
-        norm_statistics(lreid.load_model(files / "raw.onnx"), list(IMAGES))
+NETWORKS = [("resnet18", "batch"), ("torchreid:osnet_x1_0", "batch")]
+NORMS = [pytest.param("small", norm, marks=pytest.mark.slow) for norm in ("ibn_a+input", "ibn_b+grey")]
 
 
-@pytest.mark.parametrize("backbone", ["resnet18", "torchreid:osnet_x1_0"])
-def test_traced_networks_compute_the_features_of_extract(backbone: str) -> None:
-    """For the larger networks without the seconds of conversion."""
+@pytest.mark.parametrize(("backbone", "norm"), NETWORKS + NORMS)
+def test_exported_networks_compute_the_features_of_extract(backbone: str, norm: str) -> None:
     torch.manual_seed(0)
-    model = Embedder(backbone, height=32, width=16, neck=True).eval()
+    model = Embedder(backbone, height=32, width=16, neck=True, norm=norm).eval()
+    images, network = torch.from_numpy(IMAGES), ImagesToFeatures(model, raw=True)
     with torch.no_grad():
-        features = ImagesToFeatures(model, raw=True)(torch.from_numpy(IMAGES))
+        traced = network if norm == "batch" else torch.export.export(network, (images,)).module()
+        features = traced(images)
     close(features.numpy(), model.extract(IMAGES))
 
 
@@ -256,15 +244,13 @@ def test_a_file_that_would_be_wrong_is_not_written(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(formats, "_to_torch", wrong)
     for wrong.factor in (1.001, float("nan")):
-        with pytest.raises(
-            InputError, match="model.pt2: not written, because its features differ .* by (0.001|nan) of"
-        ):
+        with pytest.raises(InputError, match="model.pt2: not written.* (0.001|nan) "):
             export(network(), file, form="torch")
     assert file.read_text() == "from before" and list(tmp_path.iterdir()) == [file]
 
 
 class Unclear(nn.Module):
-    """Goes another way for dark images, which no program without Python can follow."""
+    """A network with a branch that depends on the values of images, which cannot be traced."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return images.mean((2, 3)) if images.sum() > 0 else images.amax((2, 3))
@@ -273,7 +259,7 @@ class Unclear(nn.Module):
 def test_a_network_that_cannot_be_traced_is_refused_in_one_line(tmp_path: Path) -> None:
     model = network()
     model.backbone, model.neck = Unclear(), nn.Identity()
-    with pytest.raises(InputError, match="model.pt2: not written, because the network cannot be exported .*") as fault:
+    with pytest.raises(InputError, match="model.pt2: not written") as fault:
         export(model, tmp_path / "model.pt2", form="torch")
     assert "\n" not in str(fault.value) and not list(tmp_path.iterdir())
 
@@ -281,21 +267,15 @@ def test_a_network_that_cannot_be_traced_is_refused_in_one_line(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("m.onnx", {"form": "tflite"}, "format 'tflite', .*: the format must be onnx or torch"),
+        ("m.onnx", {"form": "tflite"}, "format 'tflite'"),
         ("m.onnx", {"normalise": "no"}, "normalise 'no'"),
-        ("m.onnx", {"opset": 999}, "--opset 999: must be from 18 to"),
+        ("m.onnx", {"opset": 999}, "--opset 999"),
     ],
 )
-def test_options_that_do_not_fit_are_named(tmp_path: Path, name: str, options: dict, message: str) -> None:
+def test_invalid_options_are_named(tmp_path: Path, name: str, options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         export(network(), tmp_path / name, **options)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_an_exported_model_is_not_exported_again(files: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="raw.onnx: is exported already"):
-        export(OnnxEmbedder(files / "raw.onnx"), tmp_path / "again.onnx")
 
 
 def foreign(file: Path) -> None:
@@ -311,30 +291,18 @@ def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
     content = (files / "raw.onnx").read_bytes()
     for name, data in (("empty", b""), ("text", b"not ONNX at all"), ("cut", content[: len(content) // 2])):
         (tmp_path / f"{name}.onnx").write_bytes(data)
-        with pytest.raises(InputError, match=rf"{name}.onnx: cannot be read as ONNX") as fault:
+        with pytest.raises(InputError, match=f"{name}.onnx: ") as fault:
             lreid.load_model(tmp_path / f"{name}.onnx")
         assert "\n" not in str(fault.value)
     foreign(tmp_path / "foreign.onnx")
-    with pytest.raises(InputError, match="foreign.onnx: was not written by lreid: .*'backbone'.*lreid export"):
+    with pytest.raises(InputError, match="foreign.onnx: .*'backbone'"):
         lreid.load_model(tmp_path / "foreign.onnx")
-    damage = [("height", '"tall"', "height is 'tall', not int"), ("mean", "[0.5]", "size 1"), ("std", "{", "Expecting")]
-    for key, value, told in damage:
+    damage = [("height", '"tall"', "height is 'tall'"), ("mean", "[0.5]", "size 1"), ("std", "{", "Expecting")]
+    for key, value, fault in damage:
         network_file = onnx.load(str(files / "raw.onnx"))
         next(each for each in network_file.metadata_props if each.key == key).value = value
-        with pytest.raises(InputError, match=rf"how images are prepared \(.*{told}"):
+        with pytest.raises(InputError, match=rf"\(.*{fault}"):
             OnnxEmbedder(network_file.SerializeToString())
     for missing, fault in ((tmp_path / "gone.onnx", "no such file"), (tmp_path, "is a folder")):
         with pytest.raises(InputError, match=fault):
             OnnxEmbedder(missing)
-
-
-@pytest.mark.slow
-def test_the_packages_are_asked_for_when_they_are_needed(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(InputError, match=r"onnxscript cannot be imported .*pip install 'lreid\[export\]'"):
-        export(network(), tmp_path / "m.onnx")
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(InputError, match=r"onnxruntime cannot be imported .*pip install 'lreid\[export\]'"):
-        lreid.load_model(files / "raw.onnx")

@@ -42,12 +42,12 @@ def features_of(network: nn.Module, images: Tensor = IMAGES) -> Tensor:
         ("vit_small_patch16_dinov3", (2, 384)),
     ],
 )
-def test_tokens_are_vectors_and_others_maps(name: str, shape: tuple[int, ...]) -> None:
+def test_transformers_return_vectors_and_others_maps(name: str, shape: tuple[int, ...]) -> None:
     network = build_backbone(f"timm:{name}", size=(64, 32))
     assert network.dim == shape[1] and features_of(network).shape == shape
 
 
-def test_swin_ends_with_maps() -> None:
+def test_swin_returns_maps() -> None:
     swin = timm.models.SwinTransformer(
         img_size=(64, 32), embed_dim=8, depths=(1, 1), num_heads=(1, 2), window_size=4, num_classes=0
     )
@@ -57,7 +57,7 @@ def test_swin_ends_with_maps() -> None:
     torch.testing.assert_close(maps.mean((2, 3)), features_of(swin))  # which pools them
 
 
-def test_features_are_those_of_timm() -> None:
+def test_features_equal_those_of_timm() -> None:
     for pooling, index in (("class", lambda tokens: tokens[:, 0]), ("patches", lambda tokens: tokens[:, 1:].mean(1))):
         network = vit().eval()
         model = Embedder(TimmFeatures(network, (64, 32)), pooling=pooling, height=64, width=32)
@@ -65,17 +65,15 @@ def test_features_are_those_of_timm() -> None:
             torch.testing.assert_close(model.eval()(IMAGES), index(network.forward_features(IMAGES)))
 
 
-def test_a_transformer_of_means_has_no_class_token_to_take() -> None:
-    network = vit(class_token=False, global_pool="avg")
-    with pytest.raises(ArgumentError, match="pooling is class, but VisionTransformer has no class token; use avg"):
-        Embedder(TimmFeatures(network, (64, 32)), pooling="class", height=64, width=32)
-    for backbone in ("small", "timm:test_resnet"):
-        with pytest.raises(ArgumentError, match="pooling is patches, but .* has no tokens.*; use avg"):
-            Embedder(backbone, pooling="patches", height=64, width=32)
+def test_pooling_of_missing_tokens_is_refused() -> None:
+    means = TimmFeatures(vit(class_token=False, global_pool="avg"), (64, 32))
+    for backbone, pooling in ((means, "class"), ("small", "patches"), ("timm:test_resnet", "patches")):
+        with pytest.raises(ArgumentError, match=f"pooling is {pooling}"):
+            Embedder(backbone, pooling=pooling, height=64, width=32)
 
 
 def test_position_embeddings_are_resampled(tmp_path: Path) -> None:
-    """A grid of 4 x 4 to one of 4 x 2; the class token's row stays."""
+    """A grid of 4 x 4 becomes one of 4 x 2; the embedding of the class token is kept."""
     source, target = vit((64, 64)), TimmFeatures(vit((64, 32)), (64, 32))
     rows = torch.arange(4.0)[:, None, None].expand(4, 4, 24)  # changes from top to bottom alone
     state = source.state_dict()
@@ -91,37 +89,30 @@ def test_position_embeddings_are_resampled(tmp_path: Path) -> None:
     assert torch.equal(model.backbone.network.blocks[0].attn.qkv.weight, source.blocks[0].attn.qkv.weight)
 
 
-def test_a_model_of_lreid_is_a_start_at_its_own_size(tmp_path: Path) -> None:
-    """Its checkpoint does not tell the sides of its grid, which timm would take for a square."""
+def test_a_checkpoint_of_lreid_initialises_only_networks_of_its_size(tmp_path: Path) -> None:
     model = Embedder(TimmFeatures(vit((128, 32)), (128, 32)), height=128, width=32, neck=True)
     torch.save({"format": 1, "model": model.state_dict(), "method": {}, "config": ""}, tmp_path / "task-01.pt")
     same = Embedder(TimmFeatures(vit((128, 32)), (128, 32)), str(tmp_path / "task-01.pt"), height=128, width=32)
     assert torch.equal(same.backbone.network.pos_embed, model.backbone.network.pos_embed)
-    with pytest.raises(
-        InputError, match=r"of another shape \(network.pos_embed.*made for, with its norm and input size"
-    ):
+    with pytest.raises(InputError, match=r"shape \(network.pos_embed.*input size"):
         Embedder(TimmFeatures(vit((64, 32)), (64, 32)), str(tmp_path / "task-01.pt"), height=64, width=32)
 
 
 @pytest.mark.parametrize("name", ["timm:test_vit", "timm:test_resnet"])
 def test_weights_of_another_architecture_are_refused(tmp_path: Path, name: str) -> None:
     torch.save(timm.create_model("test_convnext").state_dict(), tmp_path / "convnext.pth")
-    with pytest.raises(InputError, match=r"convnext.pth: does not fit this backbone[^\n]*; use the [^\n]*made for"):
+    with pytest.raises(InputError, match=r"convnext.pth[^\n]*$"):
         build_backbone(name, str(tmp_path / "convnext.pth"), size=(64, 32))
 
 
 @pytest.mark.parametrize(
     ("name", "size", "message"),
     [
-        ("timm:test_vit", (250, 128), "height is 250; timm:test_vit cuts images into patches of 16 x 16 .* 240 or 256"),
-        ("timm:test_vit", (256, 8), "width is 8; .* so use 16$"),
-        ("timm:nest_tiny", (256, 128), "timm:nest_tiny cannot be built for images of 256 x 128: .* use another size"),
-        (
-            "timm:vit_bas_patch16_224",
-            (256, 128),
-            "timm:vit_bas_patch16_224 is not a network of timm; .*timm:vit_base_pat",
-        ),
-        ("timm:test_vit.openia", (64, 32), "timm:test_vit.openia: timm has no such weights; .* timm:test_vit.r160_in1"),
+        ("timm:test_vit", (250, 128), "height is 250; .* 240 or 256"),
+        ("timm:test_vit", (256, 8), "width is 8; .* 16$"),
+        ("timm:nest_tiny", (256, 128), "timm:nest_tiny .*256 x 128"),
+        ("timm:vit_bas_patch16_224", (256, 128), "timm:vit_bas_patch16_224 .*timm:vit_base_pat"),
+        ("timm:test_vit.openia", (64, 32), "timm:test_vit.openia.* timm:test_vit.r160_in1"),
     ],
 )
 def test_invalid_networks_and_sizes_are_refused(name: str, size: tuple[int, int], message: str) -> None:
@@ -129,40 +120,36 @@ def test_invalid_networks_and_sizes_are_refused(name: str, size: tuple[int, int]
         build_backbone(name, size=size)
 
 
-def test_no_network_says_where_to_get_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_downloads_name_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     make = timm.create_model
 
-    def refuse(name: str, pretrained: bool, **options: object) -> nn.Module:
+    def fail(name: str, pretrained: bool, **options: object) -> nn.Module:
         if pretrained:
             raise OSError("cannot reach the hub")
         return make(name, **options)
 
-    monkeypatch.setattr(timm, "create_model", refuse)
+    monkeypatch.setattr(timm, "create_model", fail)
     address = "https://huggingface.co/timm/test_vit.r160_in1k/resolve/main/model.safetensors"
-    with pytest.raises(
-        ArgumentError, match=rf"weights is hub, but they cannot .*; download {address} .*name that file"
-    ):
+    with pytest.raises(ArgumentError, match=f"weights is hub.*download {address}"):
         build_backbone("timm:test_vit", "hub", size=(64, 32))
     with pytest.raises(ArgumentError, match="timm.*none|download https"):
         build_backbone("timm:test_vit_relpos", "hub", size=(64, 32))
-    with pytest.raises(ArgumentError, match="weights is imagenet, but timm:test_vit has no ImageNet weights; use hub"):
+    with pytest.raises(ArgumentError, match="weights is imagenet, but timm:test_vit .*hub"):
         build_backbone("timm:test_vit", "imagenet", size=(64, 32))
-    with pytest.raises(ArgumentError, match="weights is hub, but small has no weights on a hub; use none or a file"):
-        build_backbone("small", "hub")
 
 
-def test_weights_of_the_hub_bring_their_normalisation() -> None:
+def test_weights_of_the_hub_determine_the_normalisation() -> None:
     words = ["MODEL.BACKBONE", "timm:vit_base_patch16_clip_224.openai", "MODEL.WEIGHTS", "hub"]
     cfg = resolved(load_config([], words))
     assert cfg.INPUT.MEAN == [0.48145466, 0.4578275, 0.40821073]
-    assert resolved(cfg) == cfg  # as checkpoints keep it
+    assert resolved(cfg) == cfg  # checkpoints contain resolved configs
     recipe = resolved(load_config(["recipes/clip"]))
-    assert recipe.INPUT.MEAN == recipe.INPUT.STD == [0.5] * 3  # what a config sets stays
+    assert recipe.INPUT.MEAN == recipe.INPUT.STD == [0.5] * 3  # set by the config
 
 
 @pytest.fixture
 def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``MODEL.BACKBONE tokens``: a transformer of one block, registered as users do."""
+    """A transformer of one block, registered as ``MODEL.BACKBONE tokens``."""
     monkeypatch.setattr(backbones, "_registered", {})
 
     @register_backbone("tokens")
@@ -171,13 +158,12 @@ def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MAPS = {"dkp", "dkp_pp", "patch_kd"}
-OTHER_BATCHES = {"contrast_scoring", "gdumb"}  # not two tasks of batches
-CLIPS = {"pad"}
+OTHER_INPUTS = {"contrast_scoring", "gdumb", "pad"}  # other batches, or CLIP
 UNTRAINED = {name for name in method_names() if issubclass(method_class(name), Start)}
 
 
-@pytest.mark.parametrize("name", sorted(set(method_names()) - MAPS - OTHER_BATCHES - UNTRAINED - CLIPS))
-def test_methods_that_ask_for_features_learn_with_tokens(tokens: None, name: str) -> None:
+@pytest.mark.parametrize("name", sorted(set(method_names()) - MAPS - OTHER_INPUTS - UNTRAINED))
+def test_methods_of_features_train_transformers(tokens: None, name: str) -> None:
     cls = method_class(name)
     torch.manual_seed(0)
     options = {"style_steps": 1, "style_batch": 2} if name == "dask" else {}
@@ -187,7 +173,7 @@ def test_methods_that_ask_for_features_learn_with_tokens(tokens: None, name: str
         before = weight.detach().clone()
         method.begin_task(synthetic_task(index))
         steps = [each._replace(paths=[f"{place}" for place in range(12)], views=cls.views) for each in steps_of(index)]
-        if cls.views > 1:  # of every image two
+        if cls.views > 1:
             steps = [each._replace(images=torch.cat([each.images, each.images])) for each in steps]
         history = train(method, steps)
         method.finish_task(synthetic_task(index))
@@ -197,7 +183,7 @@ def test_methods_that_ask_for_features_learn_with_tokens(tokens: None, name: str
 
 
 @pytest.mark.parametrize("name", sorted(MAPS))
-def test_methods_of_maps_refuse_tokens(tokens: None, name: str) -> None:
+def test_methods_of_maps_refuse_transformers(tokens: None, name: str) -> None:
     model = Embedder("tokens", height=32, width=16, neck=method_class(name).neck)
-    with pytest.raises(ArgumentError, match="^backbone tokens returns vectors, but the method needs feature maps; "):
+    with pytest.raises(ArgumentError, match="^backbone tokens"):
         build_method(name, model)

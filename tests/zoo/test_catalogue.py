@@ -14,8 +14,8 @@ FIGURES = {
 }
 
 
-def test_the_page_is_that_of_the_shipped_cards(repository: Path) -> None:
-    """Otherwise: lreid zoo page."""
+def test_the_page_is_up_to_date(repository: Path) -> None:
+    """If not, run ``lreid zoo page``."""
     written = (repository / "MODEL_ZOO.md").read_text(encoding="utf-8")
     assert written == markdown_page(cards(), list(published().values()))
     assert find("dwopp-synthetic-10")  # which it has examples of
@@ -33,8 +33,8 @@ def test_means_over_galleries_and_aligned_columns(tmp_path: Path) -> None:
     assert "| c | unseen | 3 | 9 | 12.3 | 20.0 | 30.0 | 40.0 |" in [" ".join(cells) for cells in page]
 
 
-def test_a_card_in_words(tmp_path: Path) -> None:
-    told = describe(write_card(tmp_path / "many.json", b"", figures=FIGURES, url="https://a/b", start_only=True))
+def test_the_text_of_a_card(tmp_path: Path) -> None:
+    text = describe(write_card(tmp_path / "many.json", b"", figures=FIGURES, url="https://a/b", start_only=True))
     for part in (
         "initial weights only",
         "mAP 12.34, Rank-1 20.00",
@@ -43,4 +43,4 @@ def test_a_card_in_words(tmp_path: Path) -> None:
         "weights from   https://a/b",
         "72,000 images seen",
     ):
-        assert part in told
+        assert part in text
