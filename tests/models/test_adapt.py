@@ -73,15 +73,14 @@ def test_statistics_by_hand(count: int, batch_size: int, sizes: list[int]) -> No
         assert found[name] == pytest.approx(array, rel=1e-5, abs=1e-6), name
 
 
-def test_a_neck_sees_no_batch_of_one() -> None:
-    """Its features have no height and width to take a variance over."""
+def test_a_neck_gets_no_batch_of_one_image() -> None:
     model = Embedder("small", height=16, width=8, neck=True)
     images = np.random.default_rng(0).integers(0, 256, (5, 16, 8, 3), dtype=np.uint8)
     statistics = norm_statistics(model, images, batch_size=2)
     assert statistics["neck.running_var"].shape == (model.dim,)
 
 
-def test_the_model_stays_as_it_was() -> None:
+def test_the_model_does_not_change() -> None:
     model, images = embedder().train(), noise_images(6)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     features = model.extract(images)
@@ -105,9 +104,9 @@ def test_frozen_layers_keep_their_statistics() -> None:
         assert np.array_equal(found, own[name].numpy()) == (name.rpartition(".")[0] in frozen), name
 
 
-def test_what_cannot_be_adapted() -> None:
+def test_one_image_and_networks_without_batchnorm_are_refused() -> None:
     model = embedder()
-    with pytest.raises(InputError, match="two images or more"):
+    with pytest.raises(InputError, match="two images"):
         norm_statistics(model, noise_images(1))
     model.backbone = nn.Conv2d(3, 4, 1)
     with pytest.raises(InputError, match="no BatchNorm"):

@@ -29,7 +29,7 @@ def disturb(model: Embedder) -> None:
 
 
 @KINDS
-def test_it_starts_as_the_trunk_and_trains_alone(kind: str) -> None:
+def test_a_new_adapter_changes_no_features_and_only_it_trains(kind: str) -> None:
     model, plain = adapted(kind), Embedder(trunk(), **SIZE)
     assert torch.equal(features(model), features(plain))
     frozen = {id(each) for each in model.backbone.parameters() if not each.requires_grad}
@@ -42,7 +42,7 @@ def test_it_starts_as_the_trunk_and_trains_alone(kind: str) -> None:
 
 
 @KINDS
-def test_only_the_last_blocks_receive_one(kind: str) -> None:
+def test_only_the_last_blocks_get_an_adapter(kind: str) -> None:
     model = adapted(kind, adapter_layers=1)
     names = [name for name, each in model.backbone.named_parameters() if each.requires_grad]
     assert names and all("blocks.2." in name for name in names)
@@ -64,7 +64,7 @@ def test_merged_features_equal_unmerged_ones() -> None:
     kept = adapted("lora")
     disturb(kept)
     state = {name: each.clone() for name, each in kept.state_dict().items()}
-    kept.merge_adapter()  # not asked for
+    kept.merge_adapter()  # adapter_merge is False
     assert all(torch.equal(each, state[name]) for name, each in kept.state_dict().items())
 
 
@@ -92,7 +92,7 @@ def test_prompts_against_loops() -> None:
     torch.testing.assert_close(layer(tokens).detach(), wanted)
 
 
-def test_statistics_of_a_frozen_trunk_stay() -> None:
+def test_statistics_of_a_frozen_network_do_not_change() -> None:
     class Normed(nn.Module):
         dim = 24
 
@@ -111,13 +111,13 @@ def test_statistics_of_a_frozen_trunk_stay() -> None:
 @pytest.mark.parametrize(
     ("backbone", "options", "message"),
     [
-        ("small", {"adapter": "lora"}, "adapter is lora, but small has no attention; use a transformer"),
-        ("vit", {"adapter": "bottleneck", "adapter_size": 25}, "adapter_size is 25; it must be at most 24, the width"),
-        ("vit", {"adapter": "lora", "adapter_size": 25}, "adapter_size is 25; it must be at most 24, the width"),
-        ("vit", {"adapter": "prompts", "adapter_size": 0}, "adapter_size is 0; it must be 1 or more"),
-        ("vit", {"adapter": "prompts", "adapter_layers": 4}, "adapter_layers is 4; it must be from 0 to 3"),
-        ("vit", {"adapter": "prompts", "adapter_merge": True}, "adapter_merge is True; .* False, as adapter is p"),
-        ("vit", {"adapter": "lore"}, "adapter is 'lore'; it must be one of none, lora"),
+        ("small", {"adapter": "lora"}, "adapter is lora, but small"),
+        ("vit", {"adapter": "bottleneck", "adapter_size": 25}, "adapter_size is 25.* 24"),
+        ("vit", {"adapter": "lora", "adapter_size": 25}, "adapter_size is 25.* 24"),
+        ("vit", {"adapter": "prompts", "adapter_size": 0}, "adapter_size is 0"),
+        ("vit", {"adapter": "prompts", "adapter_layers": 4}, "adapter_layers is 4.* 3"),
+        ("vit", {"adapter": "prompts", "adapter_merge": True}, "adapter_merge is True"),
+        ("vit", {"adapter": "lore"}, "adapter is 'lore'.* lora"),
     ],
 )
 def test_unsupported_adapters_are_refused(backbone: str, options: dict[str, Any], message: str) -> None:
@@ -136,7 +136,7 @@ def test_prompts_need_a_joint_projection() -> None:
         def forward(self, images: Tensor) -> Tensor:
             return self.attn(images.mean((2, 3)))
 
-    with pytest.raises(ArgumentError, match="adapter is prompts, but 0.attn projects .* separately; use lora"):
+    with pytest.raises(ArgumentError, match="adapter is prompts, but 0.attn"):
         add_adapter(nn.Sequential(Separate()), "prompts", 1, 0, IMAGES[:1], "mine")
 
 
@@ -144,16 +144,12 @@ def test_state_of_another_adapter_is_refused() -> None:
     state = adapted("bottleneck").state_dict()
     for other in ("prompts", "none"):
         model = adapted(other) if other != "none" else Embedder(trunk(), **SIZE)
-        with pytest.raises(InputError, match=f"task-01.pt: .* with adapter='{other}' .*; set the backbone and the a"):
+        with pytest.raises(InputError, match=f"task-01.pt: .*{other}"):
             load_model_state(model, state, Path("task-01.pt"))
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["MODEL.ADAPTER lora", "MODEL.ADAPTER lorry", "MODEL.ADAPTER_SIZE -1", "MODEL.ADAPTER_LAYERS -1",
-     "MODEL.ADAPTER_MERGE True"],
-)  # fmt: skip
-def test_bad_keys_end_in_one_line(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("words", ["MODEL.ADAPTER lora", "MODEL.ADAPTER_SIZE -1", "MODEL.ADAPTER_MERGE True"])
+def test_invalid_values_of_keys_end_in_one_line(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command("train", ["--out", str(tmp_path / "run"), *words.split()]) == 2
     (line,) = [each for each in capsys.readouterr().err.splitlines() if "MODEL.ADAPTER" in each]
     assert not (tmp_path / "run" / "checkpoints").exists() and "Traceback" not in line

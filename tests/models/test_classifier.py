@@ -17,7 +17,7 @@ def features(rows: int = 5, dim: int = 8, seed: int = 1) -> Tensor:
 
 
 @pytest.mark.parametrize(("kind", "std"), [(GrowingClassifier, 0.001), (CosineClassifier, 24**-0.5)])
-def test_growing_keeps_the_old_rows_and_draws_the_new(kind: type[GrowingClassifier], std: float) -> None:
+def test_growing_keeps_old_weights_and_draws_new_ones(kind: type[GrowingClassifier], std: float) -> None:
     torch.manual_seed(3)
     classifier = kind(8, 2)
     old = classifier.weight.detach().clone()
@@ -31,7 +31,7 @@ def test_growing_keeps_the_old_rows_and_draws_the_new(kind: type[GrowingClassifi
 
 
 @pytest.mark.parametrize("kind", [GrowingClassifier, CosineClassifier])
-def test_grows_from_nothing(kind: type[GrowingClassifier]) -> None:
+def test_an_empty_classifier_can_grow(kind: type[GrowingClassifier]) -> None:
     classifier = kind(8)
     assert classifier(features()).shape == (5, 0)
     classifier.grow(4)
@@ -45,7 +45,7 @@ def test_linear_logits_are_dot_products() -> None:
 
 @given(st.integers(1, 5), st.integers(1, 6), st.floats(0.5, 30), st.floats(1e-3, 1e3), st.integers(0, 50))
 @settings(deadline=None, max_examples=40)
-def test_cosine_matches_the_loops(rows: int, classes: int, scale: float, length: float, seed: int) -> None:
+def test_cosines_against_loops(rows: int, classes: int, scale: float, length: float, seed: int) -> None:
     classifier = CosineClassifier(3, classes, scale=scale).double()
     images = length * features(rows, 3, seed).double()
     logits = classifier(images)
@@ -56,7 +56,7 @@ def test_cosine_matches_the_loops(rows: int, classes: int, scale: float, length:
             assert logits[i, j].item() == pytest.approx(scale * cosine, rel=1e-9, abs=1e-12)
 
 
-def test_cosine_gradient_is_finite_for_zeros() -> None:
+def test_the_gradient_of_a_cosine_is_finite_for_zeros() -> None:
     classifier = CosineClassifier(8, 4)
     with torch.no_grad():
         classifier.weight[0] = 0
@@ -65,7 +65,7 @@ def test_cosine_gradient_is_finite_for_zeros() -> None:
     assert images.grad.isfinite().all() and classifier.weight.grad.isfinite().all()
 
 
-def test_a_state_of_other_identities_comes_back_within_a_network() -> None:
+def test_a_state_dict_with_more_identities_loads() -> None:
     one, other = (ClassifyingEmbedder(Embedder("small"), GrowingClassifier(256, classes)) for classes in (3, 5))
     one.load_state_dict(other.state_dict())
     assert len(one.classifier) == 5 and one.classifier.weight.equal(other.classifier.weight)

@@ -14,7 +14,7 @@ from lreid.models.backbones.fastreid import LearnedGeM, NonLocal
 from lreid.models.state_dicts import read_state_dict
 from lreid.models.weights import Weights, load_neck
 
-AGES: dict[str, dict[str, str]] = {  # what each age of fast-reid calls neck and classifier
+AGES: dict[str, dict[str, str]] = {  # names of neck and classifier in the versions of fast-reid
     "2020": {"neck.": "heads.bnneck.", "classifier": "heads.classifier.weight"},
     "2021": {"neck.": "heads.bottleneck.0.", "classifier": "heads.classifier.weight"},
     "since": {"neck.": "heads.bottleneck.0.", "classifier": "heads.weight"},
@@ -22,7 +22,7 @@ AGES: dict[str, dict[str, str]] = {  # what each age of fast-reid calls neck and
 
 
 class Tiny(nn.Module):
-    """Pools as fast-reid's head does."""
+    """A network with the pooling of fast-reid's head."""
 
     dim = 4
 
@@ -68,7 +68,7 @@ def test_backbone_exponent_and_neck_of_every_age(tmp_path: Path, age: str) -> No
 
 def test_a_checkpoint_without_a_neck_is_refused() -> None:
     weights = Weights("w.pth", dict(nn.Conv2d(3, 4, 3).state_dict()), "batch")
-    with pytest.raises(InputError, match=r"w.pth: holds no neck of this width"):
+    with pytest.raises(InputError, match="w.pth: "):
         load_neck(nn.BatchNorm1d(4), weights)
 
 
@@ -89,15 +89,15 @@ def test_non_local_is_the_sum_over_all_positions() -> None:
         torch.testing.assert_close(layer(maps), expected)
 
 
-def test_a_name_that_is_not_known() -> None:
+def test_unknown_names_are_refused() -> None:
     for name in ("resnet50_gem_nl", "resnet101", "resnet50_"):
-        with pytest.raises(ArgumentError, match="use fastreid:resnet50, with the suffix _nl"):
+        with pytest.raises(ArgumentError, match=f"fastreid:{name} "):
             build_backbone(f"fastreid:{name}")
 
 
 @pytest.mark.slow
-def test_an_sbs_model_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of the layout of veri_sbs_R50-ibn, and its features; one of BoT in its place is refused."""
+def test_an_sbs_model_loads_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file like veri_sbs_R50-ibn loads; a file of a BoT model is refused."""
     monkeypatch.setenv("LREID_ZOO_CACHE", str(tmp_path))
     entry = "fastreid-sbs-r50-ibn-market1501"
     theirs = Embedder("fastreid:resnet50_nl_gem", height=384, width=128, neck=True, norm="ibn_a").eval()
@@ -112,5 +112,5 @@ def test_an_sbs_model_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert theirs.backbone.layer3(torch.rand(1, 512, 8, 4)).shape == (1, 1024, 4, 2)
     (tmp_path / f"{entry}.pth.sha256").unlink()
     torch.save(checkpoint(Embedder("fastreid:resnet50", neck=True, norm="ibn_a"), "since"), tmp_path / f"{entry}.pth")
-    with pytest.raises(InputError, match=f"^zoo:{entry}: does not fit this backbone: .* missing .*NL_2"):
+    with pytest.raises(InputError, match=f"^zoo:{entry}: .* missing .*NL_2"):
         lreid.load_model(f"zoo:{entry}")

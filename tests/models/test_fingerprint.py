@@ -12,12 +12,12 @@ def embedder(**options: object) -> Embedder:
     return Embedder("small", **({"height": 32, "width": 16} | options))
 
 
-def test_the_same_network_has_the_same_name() -> None:
+def test_equal_networks_have_equal_fingerprints() -> None:
     assert fingerprint(embedder()) == fingerprint(embedder())
     assert len(fingerprint(embedder())) == 16 and int(fingerprint(embedder()), 16) > 0
 
 
-def test_mode_layout_and_batch_counters_make_no_difference() -> None:
+def test_mode_layout_and_counters_do_not_change_the_fingerprint() -> None:
     model = embedder().train()
     before = fingerprint(model)
     for name, buffer in model.named_buffers():
@@ -39,12 +39,12 @@ def test_mode_layout_and_batch_counters_make_no_difference() -> None:
         {"norm": "batch+grey"},
     ],
 )
-def test_settings_of_the_network_count(options: dict[str, object]) -> None:
+def test_settings_change_the_fingerprint(options: dict[str, object]) -> None:
     assert fingerprint(embedder(**options)) != fingerprint(embedder())
 
 
 @pytest.mark.parametrize("name", ["backbone.stem.0.weight", "backbone.stem.1.bias", "backbone.stem.1.running_var"])
-def test_one_number_of_a_weight_or_a_statistic_counts(name: str) -> None:
+def test_one_number_changes_the_fingerprint(name: str) -> None:
     model = embedder()
     before = fingerprint(model)
     with torch.no_grad():

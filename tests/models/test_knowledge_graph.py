@@ -51,21 +51,16 @@ def by_hand(network: KnowledgeGraph, images: Tensor) -> Tensor:
 def test_values_and_gradients_are_those_of_the_loops(rows: int, vertices: int, sigma: float) -> None:
     network = graph(vertices, sigma=sigma).eval()
     torch.nn.init.normal_(network.bias, generator=network.generator)
-    images, weights = features(rows), features(rows, seed=2)
+    images, weights = features(rows).requires_grad_(), features(rows, seed=2)
     values = []
-    for function in (network, lambda x: by_hand(network, x)):
+    for function in (network, lambda x: by_hand(network, x.detach())):
         network.zero_grad()
         output = function(images)
         (weights * output).sum().backward()
         values.append([output.detach(), *(parameter.grad.clone() for parameter in network.parameters())])
+    assert images.grad is None  # no gradient flows to the features
     for one, other in zip(*values, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
-
-
-def test_features_get_no_gradient() -> None:
-    images = features().requires_grad_()
-    graph()(images).sum().backward()
-    assert images.grad is None
 
 
 def test_dropout_is_drawn_from_its_own_generator() -> None:
@@ -82,7 +77,7 @@ def test_dropout_is_drawn_from_its_own_generator() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_seed_decides_and_other_numbers_are_not_shifted() -> None:
+def test_the_seed_determines_the_weights_and_leaves_other_numbers() -> None:
     before = torch.get_rng_state()
     one, same, other = (KnowledgeGraph(6, 3, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
@@ -90,7 +85,7 @@ def test_the_seed_decides_and_other_numbers_are_not_shifted() -> None:
     assert one.vertices.min() >= 0 and one.vertices.max() < 1
 
 
-def test_the_state_holds_the_generator() -> None:
+def test_the_state_dict_contains_the_generator() -> None:
     network, other = graph(), KnowledgeGraph(6, 3, seed=9).double()
     network(features())
     file = io.BytesIO()
@@ -100,8 +95,8 @@ def test_the_state_holds_the_generator() -> None:
         assert torch.equal(network(features()), other(features()))
 
 
-def test_the_tanh_does_not_begin_saturated() -> None:
-    """With weights of standard deviation 1, as in the official code, it does: nothing is left to learn."""
+def test_the_tanh_is_not_saturated_at_first() -> None:
+    """Weights of standard deviation 1, as in the official code, would saturate it."""
     network = KnowledgeGraph(256, 64, seed=0).eval()
     images = features(60, 256).float().abs()
 

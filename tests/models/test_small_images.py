@@ -26,7 +26,7 @@ def residual_numbers(stem: int, widths: list[int]) -> int:
 @pytest.mark.parametrize(
     ("name", "widths"), [("resnet18_cifar", [64, 128, 256, 512]), ("resnet18_reduced", [20, 40, 80, 160])]
 )
-def test_both_resnets_keep_the_resolution_in_the_stem_and_have_stride_8_in_all(name: str, widths: list[int]) -> None:
+def test_resnets_for_small_images_have_a_stride_of_8(name: str, widths: list[int]) -> None:
     network = build_backbone(name).eval()
     strides = [tuple(each.stride) for each in network.modules() if isinstance(each, nn.Conv2d)]
     assert sorted(strides) == [(1, 1)] * 14 + [(2, 2)] * 6  # twenty convolutions; three halvings, each with a shortcut
@@ -37,7 +37,7 @@ def test_both_resnets_keep_the_resolution_in_the_stem_and_have_stride_8_in_all(n
         assert network(torch.zeros(2, 3, 84, 84)).shape[2:] == (11, 11)
 
 
-def test_the_plain_one_is_torchvisions() -> None:
+def test_the_plain_resnet_equals_that_of_torchvision() -> None:
     source = torchvision.models.resnet18().eval()
     network = build_backbone("resnet18_plain").eval()
     network.resnet.load_state_dict(source.state_dict(), strict=False)
@@ -47,7 +47,7 @@ def test_the_plain_one_is_torchvisions() -> None:
         torch.testing.assert_close(network(images).mean((2, 3)), source(images))
 
 
-def test_blocks_of_the_reduced_one_add_up_as_written_out() -> None:
+def test_blocks_of_the_reduced_resnet_against_their_definition() -> None:
     """A block is relu(x + bn(conv(relu(bn(conv(x))))))."""
     network = build_backbone("resnet18_reduced").eval()
     block = network.stages[0][1]
@@ -67,5 +67,5 @@ def test_the_network_for_digits() -> None:
     assert numbers(network) == 20 * (3 * 25 + 1) + 50 * (20 * 25 + 1) + 500 * (50 * 16 + 1)
     model = Embedder("digits", height=28, width=28)
     assert model(torch.randn(3, 3, 28, 28)).shape == (3, 500)
-    with pytest.raises(ArgumentError, match="digits, which takes images of 28 x 28 pixels, got 32 x 28"):
+    with pytest.raises(ArgumentError, match="digits.* 32 x 28"):
         network(torch.zeros(1, 3, 32, 28))
