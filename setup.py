@@ -38,6 +38,7 @@ setup(
             "weights/*",
             "data/*.zip",
             "data/synthetic/*.yaml",
+            "report/*.yaml",
             "models/*.yaml",
             "export/*.md",
             "report/templates/*",

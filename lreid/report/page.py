@@ -10,7 +10,7 @@ from urllib.parse import quote
 from lreid.errors import counted
 from lreid.report import sections
 from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, once, panel, render
-from lreid.report.sections import Pictures, hardest, identity_forgetting
+from lreid.report.sections import TEXTS, Pictures, hardest, identity_forgetting
 from lreid.report.tables import (
     RESULT_COLUMNS,
     TRANSFER,
@@ -90,9 +90,9 @@ def write_page(
     page = render(
         "report.html",
         title=_title(runs),
-        intro=_intro(runs),
+        runs=runs,
+        unfinished=[run for run in runs if len(run["mAP"]) < len(run["tasks"])],
         links=links,
-        state=_unfinished(runs),
         cards=headlines(runs[0]) if len(runs) == 1 else [],
         tables=list(islice(left, len(tables))),
         benchmarks=[(name, list(islice(left, len(panels)))) for name, panels in benchmarks],
@@ -129,27 +129,6 @@ def _title(runs: Sequence[Results]) -> str:
     return f"{who} on {where}"
 
 
-def _intro(runs: Sequence[Results]) -> str:
-    conventions = ", ".join(dict.fromkeys(run["ap"] for run in runs))
-    figures = f"All figures in per cent; {conventions} average precision."
-    if len(runs) == 1:
-        (run,) = runs
-        tasks, tests = counted(len(run["tasks"]), "task"), counted(len(run["galleries"]), "test set")
-        return f"Seed {run['seed']}, {tasks}, {tests}. {figures}"
-    seeds = sorted({str(run["seed"]) for run in runs}, key=lambda seed: (len(seed), seed))
-    return f"{len(runs)} runs, {counted(len(seeds), 'seed')} ({', '.join(seeds)}). {figures}"
-
-
-def _unfinished(runs: Sequence[Results]) -> str:
-    unfinished = [run for run in runs if len(run["mAP"]) < len(run["tasks"])]
-    if not unfinished:
-        return ""
-    if len(runs) == 1:
-        (run,) = runs
-        return f"Unfinished: {len(run['mAP'])} of {counted(len(run['tasks']), 'task')} done."
-    return f"Unfinished runs, each with a separate line: {len(unfinished)} of {len(runs)} runs."
-
-
 class Headline(NamedTuple):
     """A large number at the top of a page; ``tone`` is the CSS class of its colour: ``good``, ``bad`` or empty."""
 
@@ -172,11 +151,8 @@ def headlines(results: Results) -> list[Headline]:
 
 def comparison(groups: Sequence[Group]) -> list[Panel]:
     """Show the metrics after the last task."""
-    note = (
-        "After the last task; mean ± standard deviation over seeds (n - 1). Runs with different protocols, configs or "
-        "AP conventions have separate rows. Forgetting and plasticity are in points of AP per task."
-    )
-    return [panel("table.html", "Comparison", note, table=_group_table("Comparison", groups, RESULT_COLUMNS))]
+    title, note = TEXTS["comparison"]
+    return [panel("table.html", title, note, table=_group_table(title, groups, RESULT_COLUMNS))]
 
 
 def cost(groups: Sequence[Group]) -> list[Panel]:
@@ -184,8 +160,8 @@ def cost(groups: Sequence[Group]) -> list[Panel]:
     columns = cost_columns([run for group in groups for run in group.runs])
     if all(mean is None for spreads in group_figures(groups, columns) for mean, _ in spreads):
         return []
-    note = "Times are processor times if the run recorded them, otherwise wall times."
-    return [panel("table.html", "Cost", note, table=_group_table("Cost", groups, columns))]
+    title, note = TEXTS["cost"]
+    return [panel("table.html", title, note, table=_group_table(title, groups, columns))]
 
 
 def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> Table:
@@ -217,10 +193,11 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
         return []
     largest = max(max(row) for *_, results in averaged for row in results["mAP"]) or 1
     several = len(groups) > 1
+    matrix_title, note = TEXTS["results_matrix"]
     matrices = [
         {
             "name": group.name,
-            "title": label if several else "Results matrix",
+            "title": label if several else matrix_title,
             "runs": counted(len(group.runs), "run"),
             "heads": _matrix_heads(results),
             "rows": [
@@ -233,19 +210,19 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
         }
         for group, label, results in averaged
     ]
-    note = "mAP after every task, with Rank-1 below. A dashed box means that the domain had not been trained yet."
-    return [panel("matrix.html", f"Results matrix{where}", note, matrices=matrices, several=several)]
+    return [panel("matrix.html", f"{matrix_title}{where}", note, matrices=matrices, several=several)]
 
 
 def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
     """Show the mAP of new models' queries in old models' galleries, for groups with ``EVAL.CROSS_MODEL``."""
     panels = []
+    heading, note = TEXTS["past_galleries"]
     for group, label in zip(groups, labels(groups), strict=True):
         runs = [run for run in group.runs if run.get("cross_model")]
         rows = past_gallery_rows(runs)
         if len(rows) < 2:
             continue
-        title = f"Queries in past galleries{where}" + (f", {label}" if len(groups) > 1 else "")
+        title = f"{heading}{where}" + (f", {label}" if len(groups) > 1 else "")
         lines = [
             TableRow(
                 group.name,
@@ -256,10 +233,6 @@ def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
             )
             for name, values in rows
         ]
-        note = (
-            "Features of the queries come from the model after the row's task, features of the gallery from the model "
-            "after the column's task. Cells are mAP, averaged over the test sets whose domain the older model learned."
-        )
         heads = ["after task", *(f"gallery of {past + 1}" for past in range(len(rows)))]
         panels.append(panel("table.html", title, note, table=Table(title, heads, lines)))
     return panels
@@ -339,8 +312,7 @@ def config_differences(groups: Sequence[Group], where: str) -> list[Panel]:
     ]
     if not rows or len(groups) < 2:
         return []
-    title = "Config keys that differ"
-    note = "Config keys whose values differ between runs; a dash means that a run does not have the key."
+    title, note = TEXTS["config_differences"]
     table = Table(title, ["key", *labels(groups)], rows)
     return [panel("table.html", f"{title}{where}", note, table=table)]
 

@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from PIL import Image, ImageFilter
 
+from lreid.errors import counted
 from lreid.report.tables import number
 from lreid.utils.files import write_text
 
@@ -234,5 +235,5 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     undefined=StrictUndefined,
 )
-_ENVIRONMENT.globals["static"] = _static
+_ENVIRONMENT.globals |= {"static": _static, "counted": counted}
 _ENVIRONMENT.filters["number"] = number

@@ -8,6 +8,7 @@ empty list if the runs have no values for it.
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,10 +20,13 @@ from lreid.report.plots import Axis, Line, Points, averages, line_chart, line_ke
 from lreid.report.rendering import VERDICTS, Cell, Panel, RankedQuery, Table, TableRow, Tile, panel
 from lreid.report.tables import Group, labels, mean_and_std, number, spread_text
 from lreid.results import MEAN_KINDS, METRICS, Results, falls_and_rises, identity_changes, task_changes
+from lreid.utils.reading import parse_yaml
 
 CLASSIFICATIONS = {"class": "class-incremental", "task": "task-incremental"}
 SIDES = ("forgetting", "plasticity")
 GALLERY_FIGURES = ("first mAP", "best mAP", "last mAP", *SIDES)
+# Title and note of each section, by the function that makes it.
+TEXTS: dict[str, list[str]] = parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 BAND = " Bands: one standard deviation."
 MOST_TICKS = 10  # maximum number of ticks on an x axis
 HARDEST = 15  # maximum number of hardest identities
@@ -61,8 +65,7 @@ def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     for metric in filter(lambda each: each.main, METRICS):
         lines = {str(kind): lines_of(groups, partial(averages, metric=metric.name, kind=kind)) for kind in MEAN_KINDS}
         charts += _split(groups, metric.label, lines, _task_axis(groups, y_max=100))
-    note = "Seen: mean over the test sets whose domain had been trained before the measurement."
-    return _section(groups, f"Learning curve{where}", note, charts)
+    return _section(groups, "learning_curves", where, charts)
 
 
 def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
@@ -76,8 +79,7 @@ def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
         first = max(gallery["first_task"] or 0 for gallery in galleries if gallery["name"] == name)
         lines = lines_of(groups, partial(_on_gallery, name=name))
         charts.append(task_chart(groups, f"{name}, {kind}", lines, mark=first + 1 if first else None))
-    note = "mAP after every task. The vertical line marks the first task that trains the domain."
-    return _section(groups, f"Every test set{where}", note, charts)
+    return _section(groups, "gallery_curves", where, charts)
 
 
 def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
@@ -88,11 +90,7 @@ def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
     for kind, title in CLASSIFICATIONS.items():
         lines = {_words(name): lines_of(groups, partial(_anytime, name=name, kind=kind)) for name in classifiers}
         charts += _split(groups, title, lines, _task_axis(groups, y_max=100))
-    note = (
-        "Accuracy in per cent on held-out images of the classes so far, averaged over tasks. The classifier chooses "
-        "among all classes (class-incremental) or among the classes of the image's task (task-incremental)."
-    )
-    return _section(groups, f"Classification{where}", note, charts)
+    return _section(groups, "accuracy", where, charts)
 
 
 def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
@@ -106,22 +104,14 @@ def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
         for kind, title in CLASSIFICATIONS.items()
         for name in dict.fromkeys(name for point in points for name in point["accuracy"])
     ]
-    note = (
-        "Accuracy in per cent on held-out images of the classes so far, averaged over tasks. The x axis is the number "
-        "of stream images seen (Contrast Scoring, Figs. 3-6)."
-    )
-    return _section(groups, f"Learning curve within tasks{where}", note, charts)
+    return _section(groups, "accuracy_within_tasks", where, charts)
 
 
 def alignment(groups: Sequence[Group], where: str) -> list[Panel]:
     """Chart how similar held-out and stored images of the same class are, averaged over the tasks in the memory."""
     lines = lines_of(groups, _alignment)
-    note = (
-        "Highest cosine similarity of a held-out image to the stored images of its class (ER-ACE, Appendix B), "
-        "averaged over tasks. A low similarity means that the model overfits its memory."
-    )
     charts = [task_chart(groups, "similarity", lines, y_max=1)] if lines else []
-    return _section(groups, f"Stored and held-out images{where}", note, charts)
+    return _section(groups, "alignment", where, charts)
 
 
 def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
@@ -131,13 +121,8 @@ def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
     axis = Axis("task", (min(2, total), total), ticks)
     lines = {key: lines_of(groups, partial(_changes, side=side)) for side, key in enumerate(SIDES)}
     charts = _split(groups, "Points of AP", lines, axis)
-    note = (
-        "From one task to the next, the AP of a test identity falls (forgetting, 0 or less) or rises (plasticity, 0 or "
-        "more). The charts show means over the identities of test sets whose domain had been trained. First mAP: the "
-        "mAP after the first task that trains the domain."
-    )
     table = _by_test_set(groups) if charts else None
-    return _section(groups, f"Forgetting and plasticity{where}", note, charts, table)
+    return _section(groups, "forgetting", where, charts, table)
 
 
 def _by_test_set(groups: Sequence[Group]) -> Table:
@@ -167,8 +152,7 @@ def losses(groups: Sequence[Group], where: str) -> list[Panel]:
         Chart(name, lines_of(groups, partial(_loss_term, name=name, total=total)), axis)
         for name in _names_in(groups, "loss_history", ("task", "epoch", "lr"))
     ]
-    note = "Mean of each loss term over an epoch, without the term's weight; a tick marks the start of a task."
-    return _section(groups, f"Loss{where}", note, charts)
+    return _section(groups, "losses", where, charts)
 
 
 def drift(groups: Sequence[Group], where: str) -> list[Panel]:
@@ -176,21 +160,13 @@ def drift(groups: Sequence[Group], where: str) -> list[Panel]:
     shown = (("since_switch", "since the switch"), ("step", "in each update"))
     names = _names_in(groups, "drift", ("task",))
     charts = {f"{name}, {title}": (name, key) for name in names for key, title in shown}
-    note = (
-        "Distance by which features of unit length move in the first updates of a task (ER-ACE, Section 3.3), mean "
-        "over tasks."
-    )
-    return _section(groups, f"Drift{where}", note, _switch_charts(groups, "drift", charts))
+    return _section(groups, "drift", where, _switch_charts(groups, "drift", charts))
 
 
 def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
     """Chart the norm of the loss gradient at features of stored and incoming images, in the first updates of a task."""
     charts = {f"{name} images": (name,) for name in _names_in(groups, "gradient_norms", ("task",))}
-    note = (
-        "Norm of the gradient of the loss with respect to a feature in the first updates of a task (ER-ACE, Appendix "
-        "C), mean over tasks."
-    )
-    return _section(groups, f"Feature-gradient norm{where}", note, _switch_charts(groups, "gradient_norms", charts))
+    return _section(groups, "feature_gradients", where, _switch_charts(groups, "gradient_norms", charts))
 
 
 def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[str, ...]]) -> list[Chart]:
@@ -306,25 +282,12 @@ def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures 
                 "methods": [(group, label, pictures.rankings.get((key, group), ())) for group, label in named.items()],
             }
         )
-    note = (
-        f"The {len(people)} test identities that lost most average precision (AP) from their best task to the last. "
-        "A click on an identity shows its AP after every task. An identity counts as forgotten in the task with the "
-        f"largest fall of AP, and as retained if it lost less than {FORGOTTEN:g} points." + band_note(drawn)
-    )
+    title, note = TEXTS["identity_forgetting"]
+    note = note.format(identities=len(people), least=FORGOTTEN) + band_note(drawn)
     if any(queries for person in shown for *_, queries in person["methods"]):
         note += " The images show how every method ranked the gallery for one query of the identity after every task."
-    title = f"Who was forgotten, when and by whom{where}"
-    return [
-        panel(
-            "identity_forgetting.html",
-            title,
-            note,
-            legend=group_keys(groups),
-            people=shown,
-            verdicts=VERDICTS,
-            room=ROOM,
-        )
-    ]
+    values = {"legend": group_keys(groups), "people": shown, "verdicts": VERDICTS, "room": ROOM}
+    return [panel("identity_forgetting.html", f"{title}{where}", note, **values)]
 
 
 def _of_identity(runs: Sequence[Results], gallery: str, identity: int) -> Points:
@@ -395,14 +358,20 @@ def hardest_identities(runs: Sequence[Results]) -> list[Hard]:
 
 
 def _section(
-    groups: Sequence[Group], title: str, note: str, charts: Sequence[Chart], table: Table | None = None
+    groups: Sequence[Group], name: str, where: str, charts: Sequence[Chart], table: Table | None = None
 ) -> list[Panel]:
-    """Show charts side by side, a legend for several groups, and a table; return [] if there are no charts."""
+    """Show charts side by side, a legend for several groups, and a table; return [] if there are no charts.
+
+    Args:
+        name: key of :data:`TEXTS`.
+        where: suffix of the title.
+    """
     if not charts:
         return []
+    title, note = TEXTS[name]
     note += band_note(line for chart in charts for line in chart.lines)
     drawn = [(chart.title, chart.svg, line_keys(chart.lines) if chart.legend else "") for chart in charts]
-    return [panel("charts.html", title, note, legend=group_keys(groups), charts=drawn, table=table)]
+    return [panel("charts.html", f"{title}{where}", note, legend=group_keys(groups), charts=drawn, table=table)]
 
 
 def band_note(lines: Any) -> str:
