@@ -115,18 +115,24 @@ def _scored(
             rankings = hardest_rankings(test, features, count=SHOWN)
             sections.append(page_section(test, rankings, scored[0], blur))
             hardest[test.name] = _hardest(test, rankings)
-    results: dict[str, Any] = {
+    results = content_of(checkpoints, suite.loaded, rows, metric=suite.cfg.EVAL.METRIC, notes=_notes(rows, suite))
+    matrices = _matrices(columns, list(checkpoints)) if queries else []
+    return results | {"cross_model": matrices, "hardest": hardest}, sections
+
+
+def content_of(
+    checkpoints: Mapping[str, Path], tests: Sequence[ListedTest], rows: list[dict[str, Any]], **values: Any
+) -> dict[str, Any]:
+    """Return the content of ``test.json`` without matrices and hardest queries; ``values`` are ``metric`` and notes."""
+    return {
         "schema": 1,
         "checkpoints": {name: str(path) for name, path in checkpoints.items()},
-        "metric": suite.cfg.EVAL.METRIC,
-        "ap": suite.cfg.EVAL.AP,
-        "tests": [described(test) for test in suite.loaded],
+        "ap": tests[0].rules.ap,
+        "tests": [described(test) for test in tests],
         "rows": rows,
-        "cross_model": _matrices(columns, list(checkpoints)) if queries else [],
-        "hardest": hardest,
-        "notes": _notes(rows, suite),
-    }
-    return results, sections
+        "cross_model": [],
+        "hardest": {},
+    } | values
 
 
 def ready(path: Path, device: str = "auto") -> Embedder:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 
 from lreid import __version__
 from lreid.apps.arguments import Parser, one_line
@@ -28,19 +29,7 @@ COMMANDS = {  # each has a module in lreid.apps with the functions add_arguments
 }
 ON_WINDOWS = ("data", "zoo")  # commands for Windows, too, because they neither replace open files nor use POSIX signals
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors of a full or failing standard output
-HELP = f"""usage: lreid COMMAND ...
-
-Lifelong person and vehicle re-identification.
-
-commands:
-{chr(10).join(f"  {name:8} {what}" for name, what in COMMANDS.items())}
-
-examples:
-  lreid train --out runs/first SEED 1
-  lreid test --checkpoint zoo:people --query my/queries --gallery my/gallery
-  lreid search build people.gallery my/images --checkpoint zoo:people
-
-lreid COMMAND --help shows the options of a command, lreid --version shows the version."""
+HELP = Path(__file__).with_suffix(".md")  # the text around the list of commands
 
 
 def main() -> int:
@@ -54,7 +43,8 @@ def main() -> int:
 def _without_command(word: str) -> int:
     """Handle a first word that is not a command, such as ``--help``, and return the exit status."""
     if word in ("-h", "--help"):
-        print(HELP)
+        commands = "\n".join(f"  {name:8} {what}" for name, what in COMMANDS.items())
+        print(HELP.read_text(encoding="utf-8").format(commands=commands), end="")
     elif word in ("-V", "--version", "version"):
         print(f"lreid {__version__}")
     else:

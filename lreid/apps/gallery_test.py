@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from lreid.apps.checkpoint_test import content_of
 from lreid.config import ARGUMENTS, check_values
 from lreid.data.datasets import Sources
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError, naming_keys
-from lreid.evaluation.scoring import described, notes_on, row_of
+from lreid.evaluation.scoring import notes_on, row_of
 from lreid.evaluation.test_set import ListedTest, Rules, file_numbers
 from lreid.gallery.images import list_images, read_images, require_some
 from lreid.gallery.named_gallery import NamedGallery
@@ -63,17 +64,7 @@ def score_gallery(
     of = {"checkpoint": file.stem, "model": named.gallery.about.model, "test": where, "transductive": False}
     row = of | {"variant": f"gallery {search.index}"} | row_of(test, features, search)
     rows = [row] if features[1] is None else [of | {"variant": "plain"} | row_of(test, features), row]
-    results = {
-        "schema": 1,
-        "checkpoints": {file.stem: str(file)},
-        "metric": "cosine",
-        "ap": test.rules.ap,
-        "tests": [described(test)],
-        "rows": rows,
-        "cross_model": [],
-        "hardest": {},
-        "notes": notes_on(test, row),
-    }
+    results = content_of({file.stem: file}, [test], rows, metric="cosine", notes=notes_on(test, row))
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     logger.info("figures in %s", out / "test.json")
     named.gallery.close()
