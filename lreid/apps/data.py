@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lreid.apps.arguments import flag, option, subcommand
-from lreid.errors import InputError, counted, naming_keys
+from lreid.errors import InputError, counted, naming_keys, require
 
 if TYPE_CHECKING:
     from lreid.data.inventory import Finding
@@ -89,8 +89,7 @@ def _prepare(args: argparse.Namespace) -> None:
 
     if len(args.names) > 1 and args.archive:
         raise InputError("prepare: --archive needs exactly one data set; name one")
-    if args.frames < 0:
-        raise InputError(f"--frames: {args.frames} is below 1; give the number of frames per tracklet")
+    require(args.frames >= 0, "--frames", args.frames, "a number of frames per tracklet")
     for name in args.names:
         prepare(name, args.root, args.archive, frames=args.frames)
     findings = [finding for name in args.names for finding in check_dataset(name, args.root, files=True)]

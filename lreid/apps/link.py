@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lreid.apps.arguments import DEVICE, flag, option, require_device, require_model, require_path
-from lreid.errors import InputError, counted, naming_keys
+from lreid.errors import counted, naming_keys, require
 
 if TYPE_CHECKING:
     from lreid.link.assign import LinkOptions
@@ -140,13 +140,11 @@ def _check(args: argparse.Namespace) -> None:
 def _options(args: argparse.Namespace, delay: float | None) -> "LinkOptions":
     from lreid.link.assign import LinkOptions
 
-    if args.threshold is not None and not -1 <= args.threshold <= 1:
-        raise InputError(f"--threshold is {args.threshold:g}; it must be a cosine similarity from -1 to 1")
-    if not 0 <= args.false_accept_rate < 1:
-        raise InputError(f"--false-accept-rate is {args.false_accept_rate:g}; must be at least 0 and below 1")
-    if delay is not None and not delay >= 0:
-        raise InputError(f"--delay is {delay:g}; give seconds, 0 or more")
-    return LinkOptions(args.threshold, args.false_accept_rate, not args.raw, delay)
+    least, rate = args.threshold, args.false_accept_rate
+    require(least is None or -1 <= least <= 1, "--threshold", least, "a cosine similarity from -1 to 1")
+    require(0 <= rate < 1, "--false-accept-rate", rate, "at least 0 and below 1")
+    require(delay is None or delay >= 0, "--delay", delay, "0 or more seconds")
+    return LinkOptions(least, rate, not args.raw, delay)
 
 
 def _correct(args: argparse.Namespace) -> "LinkRecord":

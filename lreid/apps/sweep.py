@@ -28,7 +28,7 @@ from itertools import chain, product
 from pathlib import Path
 
 from lreid.apps.arguments import add_config, checked_config, flag, option, split_pairs
-from lreid.errors import InputError, counted
+from lreid.errors import InputError, counted, require
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,11 +57,9 @@ def run(args: argparse.Namespace) -> None:
     methods, seeds, *varied = values
     overrides = [*chain(*pairs), *args.overrides]
     _check(args, methods, overrides)
-    if args.jobs < 1:
-        raise InputError(f"--jobs {args.jobs}: must be 1 or more")
+    require(args.jobs >= 1, "--jobs", args.jobs, "1 or more")
     for seed in seeds:
-        if not seed.isdecimal():
-            raise InputError(f"--seeds {seed}: must be a whole number, 0 or more")
+        require(seed.isdecimal(), "--seeds", seed, "a whole number, 0 or more")
     vary = {key: values for key, *values in varied}
     for key, values in vary.items():
         if not values:

@@ -244,8 +244,8 @@ def test_config_keys_may_follow_the_seeds(lreid, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--jobs", "0"], "--jobs 0: "),
-        (["--seeds", "0", "1.5"], "--seeds 1.5: "),
+        (["--jobs", "0"], "--jobs is 0"),
+        (["--seeds", "0", "1.5"], "--seeds is '1.5'"),
         (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: "),
         (["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"], "--vary TRAIN.LR: "),
     ],
