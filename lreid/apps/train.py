@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> None:
     typed = ["lreid", "train", *(word for word in args.words if word != "--resume")]
     command = "" if images is None else shlex.join(typed)
     args.out = args.out or run_folder_for(cfg, resume=args.resume)  # the message of a stopped run names the folder
-    from lreid.report.observer import ReportObserver
+    from lreid.report.page import ReportObserver
 
     report = {"report": ReportObserver()}
     results = train(cfg, args.out, resume=args.resume, before=before, command=command, observers=report)

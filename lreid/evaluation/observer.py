@@ -1,14 +1,17 @@
 """Observers of a run, whose hooks the trainer calls; an observer never changes the training."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from torch import Tensor
+if TYPE_CHECKING:  # an observer that reads only results needs no torch
+    from torch import Tensor
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
-from lreid.models.embedder import Embedder
-from lreid.results import Results
+    from lreid.data.loaders import Batch
+    from lreid.data.records import Task
+    from lreid.models.embedder import Embedder
+    from lreid.results import Results
 
 
 class Learner(Protocol):

@@ -1,5 +1,6 @@
 """Write a page about one or several runs: a single HTML file that works offline."""
 
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -8,7 +9,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from lreid.errors import counted
+from lreid.evaluation.observer import Observer
 from lreid.report import sections
+from lreid.report.plots import learning_curve, save_figure
 from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, once, panel, render
 from lreid.report.sections import TEXTS, Pictures, hardest, identity_forgetting
 from lreid.report.tables import (
@@ -24,10 +27,13 @@ from lreid.report.tables import (
     labels,
     number,
     past_gallery_rows,
+    task_table,
 )
 from lreid.results import Results, average, averaged_kinds, is_trained, matrix
 from lreid.results import read as read_results
 from lreid.utils.files import files_below, write_text
+
+logger = logging.getLogger("lreid")
 
 ON_OFF: dict[bool | None, str] = {True: "on", False: "off"}
 MOST_NAMED = 4  # maximum number of method names in a title
@@ -45,6 +51,17 @@ def write_report(run_dir: str | Path) -> Path:
     path = Path(run_dir) / "report.html"
     write_page(path, [read_results(Path(run_dir) / "results.json")], links=links_in(path.parent))
     return path
+
+
+class ReportObserver(Observer):
+    """Print the table of finished tasks, and write the learning curve and the report into the run folder."""
+
+    def after_save(self, folder: Path, results: Results) -> None:
+        """Report all tasks so far."""
+        logger.info("\n%s\n", task_table(results))
+        if len(results["tasks"]) > 1:  # a curve needs two tasks
+            save_figure(learning_curve([results]), folder / "learning_curve.png")
+        write_report(folder)
 
 
 def links_in(folder: Path) -> list[tuple[str, str]]:
@@ -291,10 +308,8 @@ def made_by(groups: Sequence[Group], where: str) -> list[Panel]:
     config = run.get("config") or {}
     rows = [TableRow("", [key, _cell(config.get(key)), _cell(value)]) for key, value in changed.items()]
     table = Table("Changed keys", ["key", "here", "in the files of method and benchmark"], rows) if rows else None
-    note = "This command repeats the training." + (
-        " The keys below have other values than in the config files." if rows else ""
-    )
-    return [panel("made_by.html", f"Command{where}", note, commands=commands, several=len(groups) > 1, table=table)]
+    title, note = TEXTS["made_by_changed" if rows else "made_by"]
+    return [panel("made_by.html", f"{title}{where}", note, commands=commands, several=len(groups) > 1, table=table)]
 
 
 def _cell(value: Any) -> str:

@@ -84,7 +84,7 @@ def train(
         out: the run folder. Without ``resume``, the folder must not contain a run.
         resume: continue from the newest checkpoint in ``out``; without a checkpoint, start a new run.
         observers: additional observers by name; a checkpoint stores each observer's state under its name. The command
-            ``lreid train`` passes a :class:`~lreid.report.observer.ReportObserver`, which writes the report.
+            ``lreid train`` passes a :class:`~lreid.report.page.ReportObserver`, which writes the report.
         before: checkpoint of a finished task of another run, from which this run fine-tunes. If ``out`` already has a
             checkpoint, ``before`` is ignored. The config keys ``BENCHMARK.LEARNED`` and
             ``BENCHMARK.LEARNED_IDENTITIES`` describe the training data of that run.

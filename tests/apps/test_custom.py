@@ -26,7 +26,7 @@ from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.loading import load_model
 from lreid.methods import method_class
-from lreid.report.observer import ReportObserver
+from lreid.report.page import ReportObserver
 from lreid.training.run import train
 
 FAST = as_arguments(

@@ -8,7 +8,7 @@ from PIL import Image
 from tiny import FEW, tiny_config
 
 from lreid.data.synthetic import draw, load_synthetic
-from lreid.report.observer import ReportObserver
+from lreid.report.page import ReportObserver
 from lreid.training.run import train
 
 
