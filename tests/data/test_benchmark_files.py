@@ -28,5 +28,5 @@ def test_tasks_and_tests_of_every_file(name: str) -> None:
         assert ("random" if name.endswith("random") else "ascending") == found.ORDER
     else:
         assert (ORDERS[name], UNSEEN) == (found.TRAIN, found.UNSEEN)
-        assert (found.TASKS_PER_DATASET, found.IDENTITIES) == (1, 500)
+        assert (found.TASKS_PER_DATASET, found.IDENTITIES, found.ORDER) == (1, 500, "ascending")
         assert (found.UNSEEN_GALLERIES, found.SPLITS, found.CAMERAS) == ("both", 1, "apart")

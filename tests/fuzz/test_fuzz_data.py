@@ -45,15 +45,11 @@ def png(width: int, height: int, data: bytes = b"") -> bytes:
 
 HARMFUL = {
     "empty.jpg": b"",
-    "text.jpg": b"no picture\n" * 99,
     "pickle.png": b"\x80\x04K\x01.",
-    "page.jpg": b"<svg></svg>",
     "none.png": png(0, 0),
-    "thin.png": png(0, 9),
     "bomb.png": png(60_000, 60_000),
     "most.png": png(2**31 - 1, 2**31 - 1),
     "lacking.png": png(100, 100),
-    "stump.jpg": b"\xff\xd8\xff",
     "eps.jpg": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
     "bomb.ppm": b"P6 99999999 99999999 255\n",
     "negative.bmp": b"BM" + bytes(16) + b"\xff" * 40,
