@@ -5,7 +5,6 @@ import hashlib
 import io
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,6 @@ def fuzz(examples: int) -> settings:
 
 HOSTILE: list[Any] = [None, True, -1, 0, 10**30, -0.5, float("nan"), float("inf"), "", "x", "\n\x1b[31m", "\0", "../x"]
 HOSTILE += ["<script>", [], [None], [[]], [1, "a"], {}, {"a": None}, {"": {}}, "[" * 5000, 2**63, "9" * 5000]
-
-
-def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
-    """The paths of all values within lists and dicts."""
-    yield path
-    if isinstance(value, (dict, list)):
-        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from places(each, (*path, key))
 
 
 def corrupted_value(value: Any, rng: random.Random) -> Any:
