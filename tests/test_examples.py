@@ -87,7 +87,7 @@ def test_extract_and_search(run: Callable[..., tuple[str, dict]]) -> None:
 def test_notebook_prints_its_saved_output(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Numbers aside, which differ between processors. Of a training of two epochs, the settings are compared."""
+    """Except numbers, which differ between processors, and of a training the lines after its settings."""
     monkeypatch.chdir(tmp_path)
     variables: dict = {}
     for cell in json.loads((repository / "examples/first_hour.ipynb").read_text(encoding="utf-8"))["cells"]:

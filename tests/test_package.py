@@ -51,7 +51,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def brought(own: metadata.Distribution, extras: set[str]) -> set[Path]:
-    """What ``pip install lreid[EXTRAS]`` puts beside lreid, where it lies in this environment."""
+    """Files in this environment of what ``pip install lreid[EXTRAS]`` installs in addition."""
     waiting, seen, found = [(own, extras)], set(), set()
     while waiting:
         package, chosen = waiting.pop()

@@ -1,4 +1,4 @@
-"""Lists of images beyond a CSV file beside them: other folders that are allowed, Parquet, and images of telephones."""
+"""Lists of images that lie in other folders or are Parquet, and images of phones."""
 
 from pathlib import Path
 

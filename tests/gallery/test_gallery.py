@@ -330,7 +330,7 @@ def test_unknown_labels_are_returned_as_unknown_and_match_nothing(new_place):
         found = gallery.search(np.ones((1, 6)), 6, ids, cams, model="a1", exclude_same_camera=True)
         assert (found.keys >= 0).all()  # nobody is known to be the same, so none is left out
     assert gallery.count(Filter(not_both=[("a", 1), (-1, 1), ("b", -1)])) == 5
-    # Somebody unknown may be a, who is enrolled, and tells nothing about impostors.
+    # An unknown person may be a, who is enrolled, and is no impostor.
     queries = np.array([[1.0, 0, 0, 0, 0, 0], [0.6, 0.8, 0, 0, 0, 0]])
     for ids in ([nan, "b"], ["-01", "b"]):
         threshold = gallery.calibrate(queries, ids, model="a1", false_accept_rate=0)

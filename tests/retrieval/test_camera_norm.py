@@ -84,7 +84,7 @@ def test_new_cameras_use_the_statistics_of_all_images() -> None:
     np.testing.assert_array_equal(norm(features[:3], [7, 8, -1]), norm(features[:3], [-1, -1, -1]))
     many = np.tile(features, (400, 1))
     made = CameraNorm.estimate(many, np.tile(cameras, 400))(features, cameras)
-    for camera in (0, 1):  # 60,000 images each, beside which twenty are nothing
+    for camera in (0, 1):  # of 60,000 images each, so that the prior of twenty does not show
         np.testing.assert_allclose(made[cameras == camera].mean(0), 0, atol=0.02)
         np.testing.assert_allclose(made[cameras == camera].std(0), 1, atol=0.02)
 

@@ -251,8 +251,8 @@ def test_bodies_over_the_limit_are_refused(gallery: Path) -> None:
 def test_only_images_of_the_gallery_can_be_read_or_removed(
     client: TestClient, gallery: Path, world: Path, path: str
 ) -> None:
-    beside = world / "query"
-    for each in (path, str(beside / path), str(sorted(beside.rglob("*.png"))[0]), str(world / "people" / ".." / path)):
+    others = world / "query"
+    for each in (path, str(others / path), str(sorted(others.rglob("*.png"))[0]), str(world / "people" / ".." / path)):
         for method in ("GET", "DELETE"):
             answer = client.request(method, "/images", params={"path": each})
             assert answer.status_code in (404, 422), each

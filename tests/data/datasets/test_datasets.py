@@ -167,7 +167,7 @@ PATTERNS = {
     module.__name__.rpartition(".")[2]: getattr(module, "PATTERN", None) or getattr(module, "S2_PATTERN", "")
     for module in files()
 }
-# The pattern of each set whose file names tell labels, a name that fits, and what it tells; camera 9 is the folder's.
+# Data set, a file name that fits its pattern, identity and camera; camera 9 is that of the folder.
 FITTING = [
     ("market1501", "0002_c12s3_000451_03", 2, 12),
     ("market1501", "0000_c1s1_000151_01", 0, 1),
