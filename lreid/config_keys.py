@@ -116,20 +116,12 @@ class BenchmarkSection(Section):
     NAME = key("synthetic-10", "name of the benchmark in tables and in names of run folders", check=_folder_name)
     TRAIN = key(["synthetic:plaza"], "data sets to train on, in the order of training", **_SOURCES)
     UNSEEN: list[str] = key([], "data sets that are used only for testing", **_SOURCES)
-    LEARNED: list[str] = key(
-        [], "data sets on which an earlier run trained (lreid train --from); they are tested again", **_SOURCES
-    )
+    LEARNED: list[str] = key([], "data sets of an earlier run (lreid train --from), which are tested again", **_SOURCES)
     LEARNED_IDENTITIES = key(0, "number of identities of the first task, if an earlier run trained on it", least=0)
     TASKS_PER_DATASET = key(10, "number of tasks into which lreid splits the identities of each data set", least=1)
     POOL = key(False, "merge the data sets of TRAIN into one before it is split into tasks")
-    GROUPS: list[list[Any]] = key(
-        [],
-        "tasks of a single data set, each a name and its cameras or dates; an identity has one label in all of them",
-        check=_groups,
-    )
-    GROUP_BY: Literal["camera", "date"] = key(
-        "camera", "what GROUPS lists for each task: cameras or dates", choices=("camera", "date")
-    )
+    GROUPS: list[list[Any]] = key([], "tasks of one data set: each a name and its cameras or dates", check=_groups)
+    GROUP_BY: Literal["camera", "date"] = key("camera", "what GROUPS lists for each task", choices=("camera", "date"))
     IDENTITIES = key(0, "maximum number of training identities per data set; 0 means all", least=0)
     SCENARIO = key(
         "class-incremental",
@@ -138,13 +130,11 @@ class BenchmarkSection(Section):
         choices=("class-incremental", "domain-incremental"),
     )
     JOINT = key(False, "train on all tasks at once (joint training), as an upper bound for lifelong training")
-    ORDER = key(
-        "ascending", "order of the identities when a data set is split into tasks", choices=("ascending", "random")
-    )
+    ORDER = key("ascending", "order of identities when a data set is split into tasks", choices=("ascending", "random"))
     ORDER_SEED = key(0, "seed of the random order of identities (ORDER random)", **_SEED)
     UNSEEN_GALLERIES = key(
         "separate",
-        "test sets of unseen data sets: one per data set (separate), one gallery of all (merged, as in AKA), or both",
+        "test sets of unseen data: one each, one of all (as in AKA), or both",
         choices=("separate", "merged", "both"),
     )
     SPLITS = key(1, "number of random splits to average over, if an unseen data set has several; 0 means all", least=0)
@@ -160,20 +150,13 @@ class DataSection(Section):
     """Keys for the source, the cache and the loading of images."""
 
     ROOT = key("datasets", "folder of the data sets; image paths in a CSV file may be relative to it", free=True)
-    PATTERN = key(
-        "",
-        "pattern of the image paths in your folder, such as {pid}/{camid}_{n}.png; if empty, lreid infers "
-        "identities and cameras",
-    )
+    PATTERN = key("", "pattern of image paths, such as {pid}/{camid}_{n}.png; if empty, lreid infers it")
     CACHE_GIB = key(4.0, "maximum size of the decoded images that lreid keeps in memory, in GiB", least=0, free=True)
     SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read, instead of stopping with an error")
-    WORKERS = key(
-        0, "number of loader processes; 0 is fastest while the images fit into the cache", least=0, most=1024, free=True
-    )
+    WORKERS = key(0, "loader processes; 0 is fastest if all images fit into the cache", least=0, most=1024, free=True)
     AUGMENT_ON = key(
         "auto",
-        "where images are flipped, cropped, normalised and erased: cpu, or device (the device of the run). auto "
-        "means a GPU if there is one",
+        "where images are augmented: cpu, or device (auto: if it is a GPU)",
         choices=("auto", "cpu", "device"),
         free=True,
     )
@@ -195,14 +178,10 @@ class InputSection(Section):
     HEIGHT = key(64, "height of the network's input images in pixels", least=1, most=4096)
     WIDTH = key(32, "width of the network's input images in pixels", least=1, most=4096)
     MEAN = key([0.485, 0.456, 0.406], "mean of RGB in [0, 1]; trained weights may set it", check=_three_numbers)
-    STD = key(
-        [0.229, 0.224, 0.225],
-        "standard deviation of RGB in [0, 1]; trained weights may set it",
-        check=_three_above_zero,
-    )
+    STD = key([0.229, 0.224, 0.225], "standard deviation of RGB; trained weights may set it", check=_three_above_zero)
     PIPELINE = key(
         ["configs/augmentations/flip.yaml"],
-        "files of albumentations pipelines that augment training images, one after the other; [] for none",
+        "files of albumentations pipelines for training images, [] for none",
         paths=("",),
         check=_files,
     )
@@ -228,12 +207,7 @@ class BatchSection(Section):
 class StreamSection(Section):
     """Keys for a single pass over each task (online learning) instead of epochs."""
 
-    SEGMENT = key(
-        0,
-        "number of images per training step on a stream; 0 means training in epochs (methods that need a stream"
-        " then use steps of P x K images)",
-        least=0,
-    )
+    SEGMENT = key(0, "images per step on a stream; 0 means epochs, or P x K images if a method needs a stream", least=0)
     CORRELATION = key(1, "number of consecutive images of one identity in the stream", least=1)
     ITERATIONS = key(1, "number of optimiser steps on each segment of the stream", least=1)
 
@@ -246,9 +220,7 @@ class ModelSection(Section):
         "backbone of the network: small, resnet18/34/50/101, resnet50_layer3, resnet18_plain/_cifar/_reduced, "
         "digits, mobilenet_v2, torchreid:NAME, timm:NAME, open_clip:NAME",
     )
-    WEIGHTS = key(
-        "none", "initial weights: none, imagenet, hub (timm's), zoo:NAME, package:NAME, or a file", paths=("",)
-    )
+    WEIGHTS = key("none", "initial weights: none, imagenet, hub (timm), zoo:NAME, package:NAME, or a file", paths=("",))
     POOLING = key(
         "avg",
         "how the last feature map is pooled: mean (avg) or generalised mean (gem, exponent 3). For a transformer, "
@@ -265,12 +237,7 @@ class ModelSection(Section):
             for entry in ("", "+input", "+grey")
         ),
     )
-    SCALE = key(
-        1.0,
-        "factor by which features are multiplied; set it below 1 if the features of the initial model have a "
-        "large norm",
-        above=0,
-    )
+    SCALE = key(1.0, "factor of the features; set it below 1 if the initial features have a large norm", above=0)
     ADAPTER = key(
         "none",
         "adapter, a small part of a transformer that is trained while all other weights are frozen: lora (low-rank "
@@ -279,9 +246,7 @@ class ModelSection(Section):
     )
     ADAPTER_SIZE = key(8, "rank of lora, width of bottleneck, or number of prompts per block", least=1)
     ADAPTER_LAYERS = key(0, "number of attention blocks with an adapter, counted from the last; 0 = all", least=0)
-    ADAPTER_MERGE = key(
-        False, "merge lora into the frozen weights after each task and train a new one; if False, keep the same one"
-    )
+    ADAPTER_MERGE = key(False, "after each task, merge lora into the frozen weights and train a new one")
 
 
 class MethodSection(Section):
@@ -299,40 +264,28 @@ class TrainSection(Section):
     FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 means the value of EPOCHS", least=0)
     EPOCH_COVERS = key(
         "identities",
-        "what occurs once per epoch: every identity (as in DMML), or nearly every image (as in BoT)",
+        "what occurs once per epoch: every identity, or nearly every image",
         choices=("identities", "images"),
     )
-    EPOCH_STEPS = key(
-        0, "number of batches per epoch, for tasks of any size (AKA: 150); 0 = determined by EPOCH_COVERS", least=0
-    )
+    EPOCH_STEPS = key(0, "batches per epoch, for tasks of any size (AKA: 150); 0 = determined by EPOCH_COVERS", least=0)
     OPTIMIZER = key("adam", "optimiser of all parameters; every task starts with a new one", choices=("adam", "sgd"))
     MOMENTUM = key(0.0, "momentum of the optimiser sgd", least=0, most=1)
     LR = key(1e-3, "learning rate; the default suits random weights, 2e-4 suits ImageNet weights", above=0)
     FROZEN_LAYERS = key(0, "number of layers, counted from the input of the backbone, that are not trained", least=0)
-    LAYER_DECAY = key(
-        1.0,
-        "learning rate of a backbone layer divided by that of the next layer; parts after the backbone have LR",
-        above=0,
-        most=1,
-    )
+    LAYER_DECAY = key(1.0, "learning rate of a backbone layer divided by that of the next layer", above=0, most=1)
     BIAS_RATE = key(1.0, "learning rate of biases, relative to that of the weights in their layer", above=0)
     WEIGHT_DECAY = key(1e-4, "weight decay (L2, added to the gradient)", least=0)
     SCHEDULE = key("exponential", "shape of the decay of the learning rate", choices=("exponential", "cosine", "steps"))
     RESTARTS = key(True, "restart the schedule with every task; if False, one schedule spans all tasks (AKA's code)")
     DECAY_START = key(0.5, "fraction of the epochs at the full learning rate (exponential, cosine)", least=0, most=1)
-    END_FACTOR = key(
-        0.005, "learning rate in the last epoch, relative to LR (exponential, cosine); 1 = constant", above=0, most=1
-    )
+    END_FACTOR = key(0.005, "last learning rate relative to LR (exponential, cosine); 1 = constant", above=0, most=1)
     STEP_FACTOR = key(0.1, "factor applied to LR at each epoch in MILESTONES (steps)", above=0, most=1)
     MILESTONES: list[int] = key([], "epochs at which the learning rate falls (steps)", check=_epoch_numbers)
     FIRST_MILESTONES: list[int] = key(
-        [], "MILESTONES of the first task, if RESTARTS is True; [] = MILESTONES", check=_epoch_numbers
+        [], "MILESTONES of the first task if RESTARTS; [] = MILESTONES", check=_epoch_numbers
     )
     FIRST_EPOCH_NUMBER = key(
-        1,
-        "number of the first epoch, for MILESTONES and the warm-up (steps): 1 in BoT's code, 0 in LSTKC's, -1 in AKA's",
-        least=-1,
-        most=1,
+        1, "first epoch's number (steps): 1 in BoT's code, 0 in LSTKC's, -1 in AKA's", least=-1, most=1
     )
     WARMUP_EPOCHS = key(0, "number of first epochs in which the learning rate rises to LR (warm-up)", least=0)
     WARMUP_FACTOR = key(0.01, "learning rate at the beginning of the warm-up divided by LR", above=0, most=1)
@@ -342,61 +295,38 @@ class TrainSection(Section):
     CHECKPOINT_MINUTES = key(5.0, "minutes between checkpoints within a task; 0 = every epoch", least=0, free=True)
     CHECKPOINT_STEPS = key(0, "number of steps between additional checkpoints; 0 = none", least=0, free=True)
     LOGGERS: list[str] = key(
-        [], "services that also receive the metrics during a run", choices=("tensorboard", "wandb", "mlflow"), free=True
+        [], "services that also receive metrics", choices=("tensorboard", "wandb", "mlflow"), free=True
     )
 
 
 class EvalSection(Section):
     """Keys for the evaluation after every task."""
 
-    BACKEND = key(
-        "faiss",
-        "how the gallery is searched: by an index of faiss, or by exact comparison with every image",
-        choices=("exact", "faiss"),
-    )
-    INDEX = key(
-        "flat", "index of faiss: flat, hnsw, ivfpq, or a string for index_factory, such as IVF256,Flat;nprobe=16"
-    )
+    BACKEND = key("faiss", "how galleries are searched: exactly, or by an index of faiss", choices=("exact", "faiss"))
+    INDEX = key("flat", "faiss index: flat, hnsw, ivfpq, or a string for index_factory, such as IVF256,Flat;nprobe=16")
     INDEX_DEPTH = key(1000, "number of images that the index returns for a query; flat returns all images", least=1)
-    INDEX_DEVICE = key(
-        "auto",
-        "device on which faiss searches: cpu, cuda (the index is divided among all GPUs) or cuda:N; auto uses a "
-        "GPU if possible",
-    )
-    INDEX_FLOAT16 = key(
-        False, "store the vectors of an index on GPUs in 16 bits; the results are then not exact, not even for flat"
-    )
+    INDEX_DEVICE = key("auto", "device of faiss: cpu, cuda (all GPUs share the index), cuda:N, or auto (a GPU if any)")
+    INDEX_FLOAT16 = key(False, "store vectors on GPUs in 16 bits; results are then not exact, not even for flat")
     METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance between features", choices=("cosine", "euclidean"))
     AP: Literal["rectangular", "trapezoidal"] = key(
         "rectangular",
-        "convention of average precision (AP): rectangular is the usual one; trapezoidal is that of DwoPP's code",
+        "convention of average precision; trapezoidal is that of DwoPP's code",
         choices=("rectangular", "trapezoidal"),
     )
     CAMERA_FILTER = key(True, "leave out gallery images with both the identity and the camera of the query")
     OUTFITS: Literal["both", "same", "changed"] = key(
         "both",
-        "matches that count for a query: images in the same outfit, in a changed outfit, or both; the data set must"
-        " have outfits",
+        "matches that count, if outfits are known: in the same outfit, in a changed one, or both",
         choices=("both", "same", "changed"),
     )
     FLIP = key(False, "add the features of the mirrored image to the features of an image")
-    CROSS_MODEL = key(
-        False, "after each task, also search the galleries of all earlier models, whose features are stored"
-    )
+    CROSS_MODEL = key(False, "after each task, also search the galleries of earlier models, whose features are stored")
     UNFUSED = key(False, "also evaluate the network before its weights are averaged with the previous network")
     INITIAL = key(False, "also evaluate the initial model, before the first task")
-    DRIFT_STEPS = key(
-        0, "number of steps after a task switch in which the feature drift of old images is measured; slow", least=0
-    )
+    DRIFT_STEPS = key(0, "number of steps after a task switch in which feature drift is measured; slow", least=0)
     ACCURACY = key(False, "also measure classification accuracy, for data sets with test images of the trained classes")
-    CURVE_IMAGES = key(
-        0, "number of training images between measurements of ACCURACY within a task; 0 = only after tasks", least=0
-    )
-    PROBE_OPTIMIZER = key(
-        "sgd",
-        "optimiser of the linear probe on frozen features; adam keeps a constant learning rate",
-        choices=("sgd", "adam"),
-    )
+    CURVE_IMAGES = key(0, "training images between measurements of ACCURACY in a task; 0 = only after tasks", least=0)
+    PROBE_OPTIMIZER = key("sgd", "optimiser of the linear probe; the rate of adam is constant", choices=("sgd", "adam"))
     PROBE_LR = key(1.0, "learning rate of the linear probe", above=0)
     PROBE_EPOCHS = key(100, "number of epochs used to train the linear probe", least=1)
     BATCH_SIZE = key(128, "number of images per forward pass in the evaluation", least=1)
@@ -409,9 +339,7 @@ class Config(Section):
     """
 
     SEED = key(0, "seed of all random number generators", **_SEED)
-    DEVICE = key(
-        "auto", "device: cpu, cuda, cuda:1 …, or auto (the first GPU, if there is one)", free=True, check=device_fault
-    )
+    DEVICE = key("auto", "device: cpu, cuda, cuda:1 …, or auto (the first GPU, if any)", free=True, check=device_fault)
 
     def __init__(self) -> None:
         super().__init__()

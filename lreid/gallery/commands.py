@@ -61,13 +61,14 @@ def build(
     if adapt_norm and all(image.camera is None for image in images):
         raise ArgumentError("adapt_norm", "is given, but the cameras are unknown; remove adapt_norm")
     from lreid.loading import load_model
-    from lreid.retrieval.camera_norm import CameraNorm
 
     model, flip, norm = load_model(checkpoint, device), flips(checkpoint), None
     images, pixels = read_images(images, model, {}, skip_bad=skip_bad)
     require_some(pixels)
     features = extract_features(model, pixels, flip)
     if adapt_norm:
+        from lreid.retrieval.camera_norm import CameraNorm
+
         norm = CameraNorm.estimate(features, pixels.camids)
         features = norm(features, pixels.camids)
     return NamedGallery.build(where, model, images, features, flip=flip, norm=norm, kind=kind, shards=shards)

@@ -13,35 +13,27 @@ from lreid.utils.rules import Rule
 
 
 class DMMLFineTuning(Method):
-    """Fine-tuning with the DMML loss, one task after the other (DwoPP, BMVC 2022, Section 3.2)."""
+    """Fine-tuning with the DMML loss, one task after the other (DwoPP, BMVC 2022, Section 3.2).
+
+    Args:
+        metric: distance between features: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``, the
+            negative dot product of unscaled features without margin and clamp, as in the official code.
+        mining: supports with which a query is compared. ``hard``: the farthest support of its own class and the nearest
+            support of each other class. ``center``: the mean support of each class, without margin and clamp.
+    """
 
     def __init__(
         self,
         model: Embedder,
         *,
-        margin: Annotated[
-            float, Rule("margin that is subtracted from distances to other classes, in units of the metric", least=0)
-        ] = 0.4,
+        margin: Annotated[float, Rule("margin that is subtracted from distances to other classes", least=0)] = 0.4,
         metric: Annotated[
-            Distance,
-            Rule(
-                "distance between features: sqeuclidean (official code), euclidean (paper), or cosine. cosine is "
-                "the negative dot product of unscaled features without margin and clamp, as in the official code",
-                choices=get_args(Distance),
-            ),
+            Distance, Rule("distance between features; the official code uses sqeuclidean", choices=get_args(Distance))
         ] = "sqeuclidean",
-        clamp: Annotated[
-            bool, Rule("raise a distance to 0, without gradient, if subtracting the margin makes it negative")
-        ] = True,
+        clamp: Annotated[bool, Rule("raise a distance that the margin makes negative to 0, without gradient")] = True,
         feature_penalty: Annotated[float, Rule("weight of the mean squared norm of the features")] = 5e-4,
         mining: Annotated[
-            Literal["hard", "center"],
-            Rule(
-                "supports with which a query is compared. hard: the farthest support of its own class and the "
-                "nearest support of each other class. center: the mean support of each class, without margin and "
-                "clamp",
-                choices=("hard", "center"),
-            ),
+            Literal["hard", "center"], Rule("supports with which a query is compared", choices=("hard", "center"))
         ] = "hard",
         **options: Any,
     ) -> None:

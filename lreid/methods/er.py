@@ -44,6 +44,12 @@ class ER(Method):
     memory once, after the first step on the image. Retrieval compares the features before the classifier, as in every
     method of lreid.
 
+    Args:
+        task_free: whether to replay images of the current task, too. The official ER does so only if tasks are unknown.
+        reid_head: whether to use the classifier of LSTKC's baseline. It follows a BatchNorm, and rows of new identities
+            start as the directions of their mean features, which preserves a trained network. A stream cannot use this
+            option, because the features of all images of a task are needed before training.
+
     Attributes:
         memory: a :class:`~lreid.memory.StreamMemory`.
     """
@@ -63,19 +69,9 @@ class ER(Method):
         exemplar_mib: float = 0.0,
         store: str = "images",
         replay: Annotated[int, Rule("number of stored images per step; 0 = as many as incoming images", least=0)] = 0,
-        task_free: Annotated[
-            bool, Rule("also replay images of the current task; the official ER does so only if tasks are unknown")
-        ] = True,
+        task_free: Annotated[bool, Rule("also replay images of the current task")] = True,
         replay_weight: Annotated[float, Rule("weight of the loss of stored images in the total loss", least=0)] = 1.0,
-        reid_head: Annotated[
-            bool,
-            Rule(
-                "for re-identification, use the classifier of LSTKC's baseline. It follows a BatchNorm, and rows of"
-                " new identities start as the directions of their mean features, which preserves a trained network."
-                " A stream cannot use this option, because the features of all images of a task are needed before "
-                "training"
-            ),
-        ] = False,
+        reid_head: Annotated[bool, Rule("for re-identification, use the classifier of LSTKC's baseline")] = False,
     ) -> None:
         super().__init__(model, exemplars=exemplars, exemplar_mib=exemplar_mib, store=store)
         self.memory = StreamMemory(self.memory.budget, "reservoir", seed=self.seed)

@@ -28,11 +28,7 @@ class ERACE(ER):
         model: Embedder,
         *,
         official_denominator: Annotated[
-            bool,
-            Rule(
-                "use the official code's denominator in the loss of incoming images, which includes the highest "
-                "class so far and all classes above it (see asymmetric_cross_entropy)"
-            ),
+            bool, Rule("use the denominator of the official code (see asymmetric_cross_entropy)")
         ] = False,
         **er: Any,
     ) -> None:

@@ -22,6 +22,9 @@ class ERAML(ER):
     are also trained by cross-entropy, as in ER-AML's official code. The metric loss leaves out an image if the batch
     and the memory contain no other image of its identity.
 
+    With ``negatives=all``, images of all identities can be negatives. The official code multiplies the loss ``supcon``
+    by ``temperature / 0.07``.
+
     Positives and negatives from the memory are augmented and pass through the network together with the batch.
     """
 
@@ -31,23 +34,16 @@ class ERAML(ER):
         self,
         model: Embedder,
         *,
-        metric_loss: Annotated[
-            str, Rule("metric loss: supcon (Eq. 1) or triplet (Appendix E)", choices=("supcon", "triplet"))
-        ] = "supcon",
+        metric_loss: Annotated[str, Rule("metric loss (Eq. 1 or App. E)", choices=("supcon", "triplet"))] = "supcon",
         negatives: Annotated[
-            Literal["incoming", "all"],
-            Rule(
-                "images that can be negatives: incoming means identities of the incoming batch, all means all "
-                "identities",
-                choices=("incoming", "all"),
-            ),
+            Literal["incoming", "all"], Rule("identities whose images can be negatives", choices=("incoming", "all"))
         ] = "incoming",
         temperature: Annotated[
             float, Rule("temperature of supcon; the loss is multiplied by temperature / 0.07 (official code)", above=0)
         ] = 0.2,
         margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.2,
         incoming_weight: Annotated[
-            float, Rule("weight of the incoming loss; the official code uses 2 for triplet and 1 for supcon", least=0)
+            float, Rule("weight of the incoming loss; official: supcon 1, triplet 2", least=0)
         ] = 1.0,
         **er: Any,
     ) -> None:

@@ -56,15 +56,9 @@ class FusedFineTuning(BoTFineTuning):
         label_smoothing: float = 0.0,
         soft_margin: bool = True,
         fusion: Annotated[float, Rule("weight alpha of the new network in the average", least=0)] = 0.5,
-        measured_fusion: Annotated[
-            bool, Rule("compute alpha from the images of the task, as LSTKC does, instead of using the value of fusion")
-        ] = False,
+        measured_fusion: Annotated[bool, Rule("compute alpha from the images of the task, as LSTKC does")] = False,
         adapt_norm: Annotated[
-            bool,
-            Rule(
-                "after each task and its weight averaging, re-estimate the embedder's BatchNorm statistics on the "
-                "images of the task without labels; no official code has this step"
-            ),
+            bool, Rule("re-estimate BatchNorm statistics on the images of a finished task; no official code does")
         ] = False,
         later_rate: Annotated[float, Rule("factor of the learning rate for all tasks after the first", least=0)] = 1.0,
         **bot: Any,

@@ -19,7 +19,8 @@ class MIR(ER):
     MIR draws ``candidates`` stored images and makes a virtual gradient descent step on the loss of the incoming batch.
     MIR replays the candidates whose loss increases most in the virtual step. Neither MIR's paper nor its code says how
     BatchNorm works while the losses of candidates are compared. In lreid, BatchNorm uses the statistics of the
-    candidates in this comparison, and its running statistics do not change.
+    candidates in this comparison, and its running statistics do not change. MIR's official code chooses 10 of 50
+    candidates, and its virtual step has the training rate (SGD, 0.1).
     """
 
     divisible = False
@@ -31,15 +32,10 @@ class MIR(ER):
         candidates: Annotated[
             int,
             Rule(
-                "number of stored images to choose from; 0 means five times the number of replayed images, as in "
-                "MIR's official code (50 for 10)",
-                least=0,
+                "number of stored images to choose from; 0 means five times the replayed ones (official code)", least=0
             ),
         ] = 0,
-        virtual_rate: Annotated[
-            float,
-            Rule("learning rate of the virtual step; the official code uses its training rate (SGD, 0.1)", least=0),
-        ] = 0.1,
+        virtual_rate: Annotated[float, Rule("learning rate of the virtual step; official code: 0.1", least=0)] = 0.1,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)

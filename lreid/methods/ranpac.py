@@ -24,7 +24,8 @@ class RanPAC(SimpleCIL):
     contains ``(G + r I)^-1``, the same matrix as the class scores.
 
     The ridge parameter ``r`` is the power of ten with the smallest squared error on a fifth of the last task's images.
-    RanPAC's official code uses the last fifth in the order of its data loader; lreid uses a random fifth.
+    RanPAC's official code uses the last fifth in the order of its data loader; lreid uses a random fifth. The memory of
+    the method grows with the square of ``width``.
     """
 
     keeps: ClassVar = {"gram": "domain", "products": "template"}
@@ -34,9 +35,7 @@ class RanPAC(SimpleCIL):
         self,
         model: Embedder,
         *,
-        width: Annotated[
-            int, Rule("length of the projected features, 10000 in the paper; memory grows with its square", least=1)
-        ] = 2000,
+        width: Annotated[int, Rule("length of the projected features, 10000 in the paper", least=1)] = 2000,
         ridge: Annotated[float, Rule("ridge parameter r; 0 means that it is chosen after each task", least=0)] = 0.0,
     ) -> None:
         super().__init__(model)
