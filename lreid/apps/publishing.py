@@ -16,7 +16,7 @@ from lreid.build import benchmark_of, command_of, evaluator_of, model_of
 from lreid.checkpoint import load_model_state
 from lreid.config import ARGUMENTS, leaves, method_title, recorded_config, without_folders
 from lreid.data.datasets import Sources, find_dataset, is_address, load_datasets
-from lreid.data.fingerprint import protocol_fingerprint
+from lreid.data.tasks import protocol_fingerprint
 from lreid.errors import InputError, counted, naming_keys
 from lreid.evaluation.evaluator import Evaluator
 from lreid.loading import load_model, model_config

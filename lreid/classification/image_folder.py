@@ -1,6 +1,5 @@
 """Image folders for class-incremental learning: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from tqdm import trange
 
 from lreid.data.datasets import Scheme
 from lreid.data.images import write_image
-from lreid.data.listing import SUFFIXES, describe_folder, visible_images, warn_of_others
+from lreid.data.listing import SUFFIXES, describe_folder, visible_images
 from lreid.data.records import CameraPolicy, DataSet, Names, Record, cameras_of_test
 from lreid.errors import InputError
 from lreid.utils.files import folder_at_once, list_folder, only_one_process
@@ -139,10 +138,7 @@ def _images(folder: Path) -> dict[str, list[Path]]:
             f"{folder}: has no folders of classes; {describe_folder(folder.parent)}; put the images into train/CLASS "
             "and test/CLASS"
         )
-    others: Counter[str] = Counter()
-    files = {escaped(each.name): visible_images(each, others) for each in classes}
-    warn_of_others(folder, others)
-    return files
+    return {escaped(each.name): visible_images(each) for each in classes}
 
 
 SCHEME = Scheme(lambda path, sources, split: [load(sources.existing(path, "folder"), cameras=sources.cameras)])

@@ -96,14 +96,11 @@ def create(
 
 def accuracy_line(results: Results) -> str:
     """Write a line with the accuracies of all classifiers after the last task (``accuracy_forgetting`` in brackets)."""
-    parts, brackets = [], ""
+    parts = []
     for name, kinds in results["accuracy_summary"].items():
-        figures = []
-        for summary in kinds.values():
-            forgetting = summary["accuracy_forgetting"]
-            figures.append(f"{summary['accuracy']:.1f}")
-            if forgetting is not None:
-                figures[-1] += f" ({forgetting:.1f})"
-                brackets = " (and accuracy_forgetting: a drop is positive)"
+        pairs = [(summary["accuracy"], summary["accuracy_forgetting"]) for summary in kinds.values()]
+        figures = [f"{accuracy:.1f}" + ("" if drop is None else f" ({drop:.1f})") for accuracy, drop in pairs]
         parts.append(f"{name} {' / '.join(figures)}")
-    return f"accuracy{brackets} in per cent, class- / task-incremental: {', '.join(parts)}"
+    text = ", ".join(parts)
+    brackets = " (and accuracy_forgetting: a drop is positive)" * ("(" in text)
+    return f"accuracy{brackets} in per cent, class- / task-incremental: {text}"

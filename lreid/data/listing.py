@@ -4,7 +4,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ from tabulate import tabulate
 from lreid.data.records import CameraPolicy, DataSet, Names, QueryGallery, Record, cameras_of_test
 from lreid.errors import ArgumentError, InputError, counted
 from lreid.utils.identities import DISTRACTOR, JUNK, ascending_ranks, is_junk, warn_of_spellings
-from lreid.utils.reading import escaped
+from lreid.utils.reading import escaped, raise_if_unreadable
 
 logger = logging.getLogger("lreid")
 
@@ -308,31 +308,26 @@ def image_files(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: {fault}")
     others: Counter[str] = Counter()
     try:
-        images = _images_below(folder, frozenset(), others)
+        images = [image for each in _folders_below(folder, frozenset()) for image in visible_images(each, others)]
     except OSError as error:
-        raise InputError(
-            f"{error.filename}: cannot be read ({error.strerror}); fix its permissions or move it away"
-        ) from None
+        raise_if_unreadable(error, error.filename)
+        raise
     warn_of_others(folder, others)
     if not images:
         raise InputError(f"{folder}: holds no images ({' '.join(SUFFIXES)}), directly or in subfolders; check the path")
     return sorted(images)
 
 
-def _images_below(folder: Path, above: frozenset[str], others: Counter[str]) -> list[Path]:
-    """List the image files in a folder and its subfolders, see :func:`image_files`."""
+def _folders_below(folder: Path, above: frozenset[str]) -> Iterator[Path]:
+    """Yield a folder and its subfolders, without folders of runs; ``above`` prevents circles of symbolic links."""
     real = os.path.realpath(folder)
-    if real in above:
-        return []
     with os.scandir(folder) as entries:
         names = {each.name: each.is_dir() for each in entries}
-    if names.keys() >= RUN_FILES:
-        return []
-    inner = [name for name, is_folder in names.items() if is_folder and not name.startswith(".")]
-    images = visible_images(folder, others)
-    for name in inner:
-        images += _images_below(folder / name, above | {real}, others)
-    return images
+    if real not in above and not names.keys() >= RUN_FILES:
+        yield folder
+        for name, is_folder in names.items():
+            if is_folder and not name.startswith("."):
+                yield from _folders_below(folder / name, above | {real})
 
 
 def named_as_market(files: Sequence[Path]) -> bool:

@@ -38,8 +38,8 @@ from lreid.config import (
     recorded_config,
 )
 from lreid.config_keys import FREE_KEYS, Config
-from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
+from lreid.data.tasks import content_fingerprint, protocol_fingerprint
 from lreid.errors import InputError, counted, naming_keys, raise_if_out_of_memory
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer

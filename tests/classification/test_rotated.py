@@ -9,9 +9,9 @@ from PIL import Image
 from plain_benchmark import plain
 
 from lreid.data.datasets import Sources, load_datasets
-from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.images import Images, read_image, require_files
 from lreid.data.records import Record
+from lreid.data.tasks import content_fingerprint, protocol_fingerprint
 from lreid.errors import InputError
 
 DIGITS = squares(3, train=2, test=2, size=28)

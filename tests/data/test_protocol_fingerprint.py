@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.records import Benchmark, QueryGallery, Record, Task
+from lreid.data.tasks import protocol_fingerprint
 
 TASKS = (
     Task(0, "shop 1/2", (Record("/data/shop/a.jpg", 0, 1), Record("/data/shop/b.jpg", 1, 1))),

@@ -10,9 +10,9 @@ import lreid.classification  # noqa: F401, registers the scheme rotated:
 from lreid.build import benchmark_of
 from lreid.config import check_values, load_config
 from lreid.data.datasets import Sources, load_datasets
-from lreid.data.fingerprint import content_fingerprint
 from lreid.data.images import Images, read_image, require_files
 from lreid.data.rendered_set import ARCHIVE, domains, load_rendered, read_rendered
+from lreid.data.tasks import content_fingerprint
 from lreid.errors import InputError
 
 SIZE = {"height": 128, "width": 64}

@@ -121,7 +121,7 @@ def is_address(path: str) -> bool:
     return file_of(path) is None
 
 
-_packages = [__name__]  # a package is imported only for names that the packages before it lack
+_packages = [__name__]
 _registered: dict[str, Spec] = {}
 
 
@@ -139,7 +139,7 @@ def register_dataset(spec: Spec) -> None:
     Raises:
         ArgumentError: a data set of this package has the same name.
     """
-    if any(builtin.name == spec.name for module in files() for builtin in module.SPECS):
+    if spec.name in specs() and spec.name not in _registered:
         raise ArgumentError("spec", f"is named {spec.name}, which is a data set of lreid; choose a different name")
     _registered[spec.name] = spec
 
@@ -163,9 +163,7 @@ def specs() -> dict[str, Spec]:
 
 def find_dataset(name: str) -> Spec | None:
     """Return the specification of a data set; None if the name is unknown or has a scheme such as ``synthetic:``."""
-    if name in _registered or ":" in name:
-        return _registered.get(name)
-    return next((spec for module in files() for spec in module.SPECS if spec.name == name), None)
+    return None if ":" in name else specs().get(name)  # a scheme needs no import of the data sets
 
 
 def spec_of(name: str) -> Spec:
