@@ -15,13 +15,14 @@ from PIL import Image
 from tiny import FEW, ONE_TASK, csv_config, reproducible_values, tiny_config, train_interrupted
 from torch import nn
 
-from lreid.build import benchmark_of, method_of
+from lreid.build import benchmark_of, method_of, model_of
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.data.samplers import CameraSampler
 from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.evaluation import Observer
+from lreid.loading import load_model
 from lreid.methods.dwopp import DwoPP
 from lreid.models import register_backbone
 from lreid.report import task_table
@@ -94,6 +95,14 @@ def test_unfused_network_is_evaluated_before_the_fused_one(tmp_path: Path) -> No
     assert "unfused mAP" in str(fault(both | {"unfused": {"mAP": [[1.0]]}}))
     dwopp = train(config(EVAL__UNFUSED=True, TRAIN__EPOCHS=1), tmp_path / "dwopp")  # does nothing after a task
     assert dwopp["unfused"] == {}
+
+
+def test_start_leaves_the_network_unchanged(tmp_path: Path) -> None:
+    cfg = config(METHOD__NAME="start")
+    train(cfg, tmp_path / "run")
+    torch.manual_seed(cfg.SEED)
+    before, after = model_of(cfg, pretrained=True).state_dict(), load_model(tmp_path / "run").state_dict()
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_joint_training_has_one_task(tmp_path: Path) -> None:
