@@ -14,7 +14,6 @@ import pytest
 import torch
 from fuzzing import assert_refused, file_hashes
 
-from lreid.checkpoint import load_newest
 from lreid.training.trainer import Trainer
 
 pytestmark = pytest.mark.fuzz
@@ -166,13 +165,3 @@ def test_checkpoint_of_another_run_is_refused(change: str, run: Path) -> None:
     (CHANGES | MISFITS)[change](state)
     torch.save(state, last)
     assert_resume_refused(run, stop=change in CHANGES)
-
-
-def test_older_checkpoint_replaces_damaged_ones(broken_run: Path, tmp_path: Path) -> None:
-    shutil.copytree(broken_run, tmp_path / "run")
-    checkpoints = tmp_path / "run" / "checkpoints"
-    state = torch.load(checkpoints / "last.pt", weights_only=True)
-    torch.save(state | {"random": {}}, checkpoints / "last.pt")
-    (checkpoints / "previous.pt").write_bytes((checkpoints / "previous.pt").read_bytes()[:1000])
-    path, _ = load_newest(checkpoints)
-    assert path.name == "task-01.pt"
