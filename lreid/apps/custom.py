@@ -302,22 +302,15 @@ def gains(results: Results) -> str:
             row["identities"] = "learned before" if gallery["first_task"] == 0 else "new"
         rows.append(row)
         least = max((high - low) / 2, 100 / queries)
-        notes.append(
-            f"{name}: {counted(queries, 'query')} of {counted(len(changes), 'identity')}, "
-            f"too few to show differences under {least:.1f} points"
-        )
-    head = (
-        "before → after on the same queries, in per cent; better, worse: number of identities whose AP changed by "
-        f"{CLEAR:g} points or more"
-    )
-    return "\n".join([head, "", tabulate(rows, headers="keys", disable_numparse=True), "", *notes])
+        size = f"{counted(queries, 'query')} of {counted(len(changes), 'identity')}"
+        notes.append(f"{name}: {size}, too few to show differences under {least:.1f} points")
+    head = "before → after on the same queries, in per cent; better, worse: number of identities whose AP changed by"
+    table = tabulate(rows, headers="keys", disable_numparse=True)
+    return "\n".join([f"{head} {CLEAR:g} points or more", "", table, "", *notes])
 
 
 def next_steps(images: Path, run: Path) -> str:
     """Return the two commands that usually follow: search with the model, and fine-tune it on other people."""
     gallery = f"{one_line(title_of(images))}.gallery"
-    commands = [
-        ["lreid", "search", "build", gallery, str(images), "--checkpoint", str(run)],
-        ["lreid", "train", "OTHER_IMAGES", "--from", str(run)],
-    ]
-    return "\n".join(["next:", *(f"  {shlex.join(words)}" for words in commands)])
+    search = shlex.join(["lreid", "search", "build", gallery, str(images), "--checkpoint", str(run)])
+    return f"next:\n  {search}\n  {shlex.join(['lreid', 'train', 'OTHER_IMAGES', '--from', str(run)])}"

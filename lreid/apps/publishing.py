@@ -129,9 +129,8 @@ def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dic
             f"(protocol {protocol}, not {results['protocol']}); restore those images, or train again"
         )
     figures = measure(model, evaluator)
-    for gallery, row in zip(results["galleries"], results["mAP"][-1], strict=True):
-        measured = figures[gallery["name"]]["mAP"]
-        logger.info("%s: mAP %.2f in the run, %.2f as it is stored", gallery["name"], row, measured)
+    for (name, each), value in zip(figures.items(), results["mAP"][-1], strict=True):
+        logger.info("%s: mAP %.2f in the run, %.2f as it is stored", name, value, each["mAP"])
     return {
         "dim": model.dim,
         "parameters": sum(each.numel() for each in model.parameters()),

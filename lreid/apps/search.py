@@ -139,13 +139,11 @@ def _add_versions(commands: Any) -> None:
     reindex = _command(
         commands, _reindex, "extract all features with a new model, and replace the gallery", model="required"
     )
-    restart = "discard an earlier, unfinished reindexing with a different model"
-    flag(reindex, "--restart", restart)
+    flag(reindex, "--restart", "discard an earlier, unfinished reindexing with a different model")
     flag(reindex, "--skip-bad", SKIP_BAD)
     check = _command(commands, _check, "measure what a new model would change in a gallery", model="optional")
     option(check, "--new MODEL", "new model: a checkpoint or zoo:NAME", type=Path, required=True)
-    labelled = "labelled images of people, enrolled or not"
-    option(check, "--images DIR|CSV", labelled, type=Path, nargs="+", required=True)
+    option(check, "--images DIR|CSV", "labelled images of people, enrolled or not", type=Path, nargs="+", required=True)
     _add_sources(check)
     lost = "enrolled people whom the new model no longer recognises"
     accepted = "unknown people whom the new model takes for enrolled people"

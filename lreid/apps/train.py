@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lreid.apps.arguments import add_config, checked_config, flag, option, require_device, require_path
-from lreid.errors import InputError
+from lreid.errors import InputError, naming_keys
 
 SHORT = {  # options that set a config key, with the key and the help text
     "method": ("METHOD.NAME", "lifelong method, such as dwopp or lwf"),
@@ -103,8 +103,8 @@ def run(args: argparse.Namespace) -> None:
     args.out = args.out or run_folder_for(cfg, resume=args.resume)  # the message of a stopped run names the folder
     from lreid.report.page import ReportObserver
 
-    report = {"report": ReportObserver()}
-    results = train(cfg, args.out, resume=args.resume, before=before, command=command, observers=report)
+    observers = {"report": ReportObserver()}
+    results = train(cfg, args.out, resume=args.resume, before=before, command=command, observers=observers)
     if distributed.is_first():
         print(f"report: {args.out / 'report.html'}")
     if distributed.is_first() and (results["initial"] or cfg.BENCHMARK.LEARNED_IDENTITIES) and results["galleries"]:
@@ -123,7 +123,6 @@ def _check(args: argparse.Namespace, images: Path | None, overrides: Sequence[st
     require_path(args.before)
     if images is not None:
         from lreid.data.custom import source_of
-        from lreid.errors import naming_keys
 
         with naming_keys(root="DATA.ROOT"):
             source_of(images, Path(cfg.DATA.ROOT))
