@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import lreid.gallery
-from lreid.gallery import NamedGallery
+from lreid.gallery import Gallery
 
 
-def build_gallery(where: str | Path, checkpoint: Path, sources: Sequence[Path], **options: Any) -> NamedGallery:
+def build_gallery(where: str | Path, checkpoint: Path, sources: Sequence[Path], **options: Any) -> Gallery:
     images = lreid.gallery.list_images(sources, "gallery")
     return lreid.gallery.build(where, checkpoint, images, device="cpu", **options)
 

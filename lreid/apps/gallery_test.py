@@ -17,8 +17,8 @@ from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation.scoring import notes_on, row_of
 from lreid.evaluation.test_set import ListedTest, Rules, file_numbers
+from lreid.gallery.gallery import Gallery
 from lreid.gallery.images import list_images, read_images, require_some
-from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import GalleryRows
 from lreid.loading import model_config
@@ -45,29 +45,29 @@ def score_gallery(
         gallery stores features, a row ``plain`` has the metrics of the exact ranking. Images without an identity are
         distractors.
     """
-    named = NamedGallery.load(where)
-    cfg = model_config(checkpoint or named.checkpoint, overrides)
+    gallery = Gallery.load(where)
+    file = Path(checkpoint or gallery.extraction.checkpoint)
+    cfg = model_config(file, overrides)
     check_values(cfg)
-    model = named.model(checkpoint, cfg.DEVICE)
+    model = gallery.load_network(checkpoint, cfg.DEVICE)
     listed = list_images([query], "query", Sources(cfg.DATA.ROOT, pattern=cfg.DATA.PATTERN))
     if nameless := [image.path for image in listed if image.identity is None]:
         raise InputError(
             f"{nameless[0]}: the query has no identity; name files like 0002_c1.jpg, or put them into "
             "folders named after the identities"
         )
-    _, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
+    _, images = read_images(listed, model, gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
     require_some(images)
-    search = GallerySearch(named.gallery, cfg.EVAL.INDEX_DEPTH)
+    search = GallerySearch(gallery, cfg.EVAL.INDEX_DEPTH)
     test = _test_of(where, images, search.labels, Rules("cosine", cfg.EVAL.AP, cfg.EVAL.CAMERA_FILTER))
-    features = named.extract(model, images), search.features()
-    file = Path(checkpoint or named.checkpoint)
-    of = {"checkpoint": file.stem, "model": named.gallery.about.model, "test": where, "transductive": False}
+    features = gallery.extraction(model, images), search.features()
+    of = {"checkpoint": file.stem, "model": gallery.about.model, "test": where, "transductive": False}
     row = of | {"variant": f"gallery {search.index}"} | row_of(test, features, search)
     rows = [row] if features[1] is None else [of | {"variant": "plain"} | row_of(test, features), row]
     results = content_of({file.stem: file}, [test], rows, metric="cosine", notes=notes_on(test, row))
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     logger.info("figures in %s", out / "test.json")
-    named.gallery.close()
+    gallery.close()
     return results
 
 

@@ -176,7 +176,7 @@ def _build(args: argparse.Namespace) -> None:
     from lreid.gallery.images import who
 
     images = _images_to_index(args)
-    named = commands.build(
+    gallery = commands.build(
         args.gallery,
         args.checkpoint,
         images,
@@ -186,7 +186,7 @@ def _build(args: argparse.Namespace) -> None:
         skip_bad=args.skip_bad,
         device=args.device,
     )
-    print(f"{args.gallery}: {counted(len(named.gallery), 'image')} of {who(images)}")
+    print(f"{args.gallery}: {counted(len(gallery), 'image')} of {who(images)}")
 
 
 def _images_to_index(args: argparse.Namespace) -> "list[SearchImage]":

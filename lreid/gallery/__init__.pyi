@@ -4,13 +4,12 @@ from .commands import calibrate as calibrate
 from .commands import info as info
 from .commands import query as query
 from .commands import remove as remove
-from .filters import Filter as Filter
 from .findings import verdict as verdict
 from .findings import write_findings as write_findings
 from .gallery import Gallery as Gallery
 from .gallery import Matches as Matches
 from .images import list_images as list_images
-from .named_gallery import NamedGallery as NamedGallery
+from .store import Filter as Filter
 from .versions import migrate as migrate
 from .versions import reindex as reindex
 from .versions import roll_back as roll_back

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lreid.data.datasets import Sources
 from lreid.errors import ArgumentError, InputError
 from lreid.gallery.faiss_store import FilePlace
-from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.findings import findings, first_match, threshold_text, too_few
-from lreid.gallery.gallery import Gallery, place_of
-from lreid.gallery.images import SearchImage, absolute, list_queries, read_images, require_some
-from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
+from lreid.gallery.gallery import Gallery, GalleryPlace, place_of
+from lreid.gallery.images import Extraction, SearchImage, absolute, list_queries, read_images, require_some
+from lreid.gallery.store import EVERYTHING, Filter
 from lreid.utils.files import require_writable
 from lreid.utils.identities import UNKNOWN
+
+if TYPE_CHECKING:  # commands that need no network start without torch
+    from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
 Where = str | Path  # address of a gallery, see lreid.gallery.gallery.place_of
@@ -35,7 +40,7 @@ def build(
     adapt_norm: bool = False,
     skip_bad: bool = False,
     device: str = "auto",
-) -> NamedGallery:
+) -> Gallery:
     """Build a gallery of images and save it.
 
     Args:
@@ -62,16 +67,34 @@ def build(
         raise ArgumentError("adapt_norm", "is given, but the cameras are unknown; remove adapt_norm")
     from lreid.loading import load_model
 
-    model, flip, norm = load_model(checkpoint, device), flips(checkpoint), None
-    images, pixels = read_images(images, model, {}, skip_bad=skip_bad)
+    network = load_model(checkpoint, device)
+    extraction = Extraction.of(network.source)
+    images, pixels = read_images(images, network, {}, skip_bad=skip_bad)
     require_some(pixels)
-    features = extract_features(model, pixels, flip)
+    features = extraction(network, pixels)
     if adapt_norm:
         from lreid.retrieval.camera_norm import CameraNorm
 
         norm = CameraNorm.estimate(features, pixels.camids)
-        features = norm(features, pixels.camids)
-    return NamedGallery.build(where, model, images, features, flip=flip, norm=norm, kind=kind, shards=shards)
+        features, extraction = norm(features, pixels.camids), replace(extraction, norm=norm)
+    return save_new(where, network, images, features, extraction, kind=kind, shards=shards)
+
+
+def save_new(
+    where: Where | GalleryPlace,
+    network: Embedder,
+    images: Sequence[SearchImage],
+    features: np.ndarray,
+    extraction: Extraction,
+    **about: Any,
+) -> Gallery:
+    """Create and save a gallery of images, whose features ``(n, D)`` a network has computed by an extraction."""
+    from lreid.models.fingerprint import fingerprint
+
+    labels, extras = zip(*images, strict=True), extraction.to_arrays()
+    gallery = Gallery.build(features, *labels, model=fingerprint(network), at=where, extras=extras, **about)
+    gallery.save()
+    return gallery
 
 
 def add(
@@ -95,9 +118,31 @@ def add(
     Raises:
         InputError: an argument is invalid; the gallery does not change.
     """
-    named = NamedGallery.load(where)
-    images = named.lacking(images)
-    return len(named.add(named.model(checkpoint, device), images, skip_bad=skip_bad)) if images else 0
+    gallery = Gallery.load(where)
+    images = missing_in(gallery, images)
+    if not images:
+        return 0
+    return len(add_images(gallery, gallery.load_network(checkpoint, device), images, skip_bad=skip_bad))
+
+
+def missing_in(gallery: Gallery, images: Sequence[SearchImage]) -> list[SearchImage]:
+    """Return the images that are not in a gallery."""
+    held = gallery.holds([image.path for image in images])
+    return [image for image, present in zip(images, held, strict=True) if not present]
+
+
+def add_images(
+    gallery: Gallery, network: Embedder, images: Sequence[SearchImage], *, skip_bad: bool
+) -> list[SearchImage]:
+    """Add images with their names, save the gallery, and return the images that could be read."""
+    from lreid.models.fingerprint import fingerprint
+
+    images, pixels = read_images(images, network, gallery.about.names, skip_bad=skip_bad)
+    if images:
+        features = gallery.extraction(network, pixels)
+        gallery.add(features, *zip(*images, strict=True), model=fingerprint(network))
+        gallery.save()
+    return images
 
 
 def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None, *, everywhere: bool = False) -> int:
@@ -120,24 +165,32 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
     if not paths and identity is None:
         raise InputError(f"{where}: nothing to remove; name images, or identity=NAME")
     place = place_of(where)
-    versions = [NamedGallery.load(place)]
+    versions = [Gallery.load(place)]
     if everywhere:
-        versions += [NamedGallery.load(each, unfinished=True) for each in place.others()]
+        versions += [Gallery.load(each, unfinished=True) for each in place.others()]
     removed: set[str] = set()
-    for named in versions:
-        labels = named.gallery.store.labels()
+    for gallery in versions:
+        labels = gallery.store.labels()
         doomed = {absolute(path) for path in paths}
-        if identity is not None and not (everywhere and identity not in named.identities.values()):
-            doomed |= set(labels.paths[labels.ids == named.number_of("identity", identity)].tolist())
+        if identity is not None and not (everywhere and identity not in gallery.identities.values()):
+            doomed |= set(labels.paths[labels.ids == _number_of(gallery, "identity", identity)].tolist())
         if everywhere:
             doomed &= set(labels.paths.tolist())
         if doomed:
-            named.gallery.remove(sorted(doomed))
-            named.gallery.save()
+            gallery.remove(sorted(doomed))
+            gallery.save()
         removed |= doomed
     if not removed:
         raise InputError(f"{where}: contains none of these images, and neither do its other versions")
     return len(removed)
+
+
+def _number_of(gallery: Gallery, what: str, label: int | str) -> int:
+    """Return the number of a label; 0003 means 3 if there is no 0003, because lreid reads 3 from ``0003_c1.jpg``."""
+    names = gallery.about.names.get(what, {}).values()
+    if isinstance(label, str) and label not in names and re.fullmatch("0+[1-9][0-9]*", label):
+        label = label.lstrip("0")
+    return gallery.number_of(what, label)
 
 
 def calibrate(
@@ -167,17 +220,17 @@ def calibrate(
     Raises:
         InputError: no image has an identity, or an argument is invalid; the gallery does not change.
     """
-    named = _load_filled(where)
+    gallery = _load_filled(where)
     labelled = [image for image in images if image.identity is not None]
     if not labelled:
         raise InputError(
             f"{where}: a threshold needs images with identities; name folders after people, name files like "
             "0002_c1.jpg, or write a CSV file"
         )
-    model, gallery = named.model(checkpoint, device), named.gallery
-    labelled, pixels = read_images(labelled, model, gallery.about.names, skip_bad=skip_bad)
+    network = gallery.load_network(checkpoint, device)
+    labelled, pixels = read_images(labelled, network, gallery.about.names, skip_bad=skip_bad)
     require_some(pixels)
-    features, of_model = named.extract(model, pixels), gallery.about.model
+    features, of_model = gallery.extraction(network, pixels), gallery.about.model
     paths, people, *_ = zip(*labelled, strict=True)
     threshold = gallery.calibrate(features, people, model=of_model, false_accept_rate=false_accept_rate)
     # Two matches, because the best match of an enrolled image is the image itself.
@@ -245,36 +298,38 @@ def query(
     """
     if top < 1:
         raise ArgumentError("top", f"is {top}; request at least one match")
-    named = _load_filled(where)
-    about, queries = named.gallery.about, list_queries(images, sources)
+    gallery = _load_filled(where)
+    about, queries = gallery.about, list_queries(images, sources)
     if camera is not None:
-        named.number_of("camera", camera)
+        _number_of(gallery, "camera", camera)
         queries = [each._replace(camera=camera) for each in queries]
     elif other_cameras:
         _require_cameras(queries)
-    only = only.numbered(named.number_of)  # an unknown name raises an error here, before anything is computed
+    # An unknown name raises an error here, before anything is computed.
+    only = only.numbered(partial(_number_of, gallery))
     from lreid.models.fingerprint import fingerprint
 
-    model = named.model(checkpoint, device, any_model=cross_model)
-    mark = fingerprint(model)
-    flip = named.flip if mark == about.model else flips(checkpoint or named.checkpoint)
-    queries, pixels = read_images(queries, model, about.names)
-    if named.norm and named.norm.cameras and (pixels.camids == UNKNOWN).any():
+    network = gallery.load_network(checkpoint, device, any_model=cross_model)
+    mark, extraction = fingerprint(network), gallery.extraction
+    if mark != about.model:
+        extraction = replace(extraction, flip=Extraction.of(network.source).flip)
+    queries, pixels = read_images(queries, network, about.names)
+    if extraction.norm and extraction.norm.cameras and (pixels.camids == UNKNOWN).any():
         logger.warning("the gallery is normalised per camera; pass --camera NAME with the camera of the images")
-    matches = named.gallery.search(
-        extract_features(model, pixels, flip, named.norm),
-        min(top, len(named.gallery)),
+    matches = gallery.search(
+        extraction(network, pixels),
+        min(top, len(gallery)),
         query_cams=[each.camera for each in queries],
         model=mark,
         where=only,
         exclude_same_camera=other_cameras,
         cross_model=cross_model,
     )
-    people = set(named.identities.values())
+    people = set(gallery.identities.values())
     expected = [each.identity if each.identity in people else None for each in queries]
     return {
         "gallery": str(where),
-        "images": len(named.gallery),
+        "images": len(gallery),
         **{name: getattr(about, name) for name in ("threshold", "false_accept_rate", "calibrated_on")},
         "queries": findings(matches, [each.path for each in queries], expected, calibrated=about.threshold is not None),
     }
@@ -290,30 +345,30 @@ def _require_cameras(queries: Sequence[SearchImage]) -> None:
 
 def info(where: Where) -> dict[str, Any]:
     """Return a dictionary with the properties of a gallery, for printing."""
-    named = NamedGallery.load(where)
-    about, place = named.gallery.about, place_of(where)
-    size, caveat = place.bytes(), too_few(about.calibrated_on, about.false_accept_rate)
+    gallery, place = Gallery.load(where), place_of(where)
+    about, extraction = gallery.about, gallery.extraction
+    caveat = too_few(about.calibrated_on, about.false_accept_rate)
     return (
-        named.counts()
+        gallery.counts()
         | {
             "kind": about.kind,
             "recall": ", ".join(f"{value:.3f} @{k}" for k, value in about.recall.items()) or "not measured",
-            "dimensions": named.gallery.width,
+            "dimensions": gallery.width,
             "model": about.model,
-            "checkpoint": str(named.checkpoint),
-            "flipped images": "added" if named.flip else "no",
-            "adapted normalisation": "features, per camera" if named.norm else "none",
+            "checkpoint": extraction.checkpoint,
+            "flipped images": "added" if extraction.flip else "no",
+            "adapted normalisation": "features, per camera" if extraction.norm else "none",
             "threshold": "none; set one with lreid search calibrate"
             if about.threshold is None or about.false_accept_rate is None
             else f"{threshold_text(about.threshold, about.false_accept_rate)}; {caveat}".rstrip("; "),
             "related files": ", ".join(place.beside()) or "none",
         }
-        | ({} if size is None else {"bytes": size})
+        | ({"bytes": place.path.stat().st_size} if isinstance(place, FilePlace) else {})
     )
 
 
-def _load_filled(where: Where) -> NamedGallery:
-    named = NamedGallery.load(where)
-    if not len(named.gallery):
+def _load_filled(where: Where) -> Gallery:
+    gallery = Gallery.load(where)
+    if not len(gallery):
         raise InputError(f"{where}: contains no images; add some")
-    return named
+    return gallery

@@ -12,8 +12,8 @@ from lreid.data.images import UPRIGHT, typical_size
 from lreid.data.records import Record
 from lreid.errors import InputError
 from lreid.gallery.findings import too_few
-from lreid.gallery.images import SearchImage, read_images
-from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
+from lreid.gallery.gallery import Gallery
+from lreid.gallery.images import Extraction, SearchImage, read_images
 from lreid.loading import load_model
 from lreid.utils.identities import UNKNOWN
 
@@ -49,14 +49,14 @@ def compare(
         raise InputError(f"{images[0]}: pass a second image to compare with")
     listed = [SearchImage(str(each), None, None) for each in images]
     if where is not None:
-        named = NamedGallery.load(where)
-        model = named.model(checkpoint, device)
-        features = named.extract(model, read_images(listed, model, named.gallery.about.names)[1])
-        threshold, impostors = _of_gallery(named), _impostor_scores(named)
+        gallery = Gallery.load(where)
+        model = gallery.load_network(checkpoint, device)
+        features = gallery.extraction(model, read_images(listed, model, gallery.about.names)[1])
+        threshold, impostors = _of_gallery(gallery), _impostor_scores(gallery)
     else:
         source = str(checkpoint or _model_for(images))
         model = load_model(source, device)
-        features = extract_features(model, read_images(listed, model, {})[1], flips(Path(source)))
+        features = Extraction.of(source)(model, read_images(listed, model, {})[1])
         threshold, impostors = _of_model(source), None
     return {"pairs": list(_pairs(images, features, threshold["threshold"], impostors)), **threshold}
 
@@ -81,26 +81,28 @@ def _pairs(
         }
 
 
-def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
+def _impostor_scores(gallery: Gallery) -> np.ndarray | None:
     """Compute the scores of impostor pairs of gallery images; None if there are no features or no such pairs."""
-    labels = named.gallery.store.labels()
+    labels = gallery.store.labels()
     rows = np.flatnonzero(labels.ids != UNKNOWN)
-    if named.gallery.about.kind == "ivfpq" or len(rows) < 2:
+    if gallery.about.kind == "ivfpq" or len(rows) < 2:
         return None
     rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST_IMAGES])
-    features, ids = named.gallery.features(labels.keys[rows]), labels.ids[rows]
+    features, ids = gallery.features(labels.keys[rows]), labels.ids[rows]
     scores = features @ features.T  # cosine similarities, because the rows have length 1
     other = np.triu(ids[:, None] != ids[None])
     return scores[other] if other.any() else None
 
 
-def _of_gallery(named: NamedGallery) -> dict[str, Any]:
+def _of_gallery(gallery: Gallery) -> dict[str, Any]:
     """Return the threshold of a gallery, and notes about it."""
-    about = named.gallery.about
-    notes = [f"the threshold of {named.where} is meant for the best match in a gallery, so it is strict for two images"]
+    about = gallery.about
+    notes = [
+        f"the threshold of {gallery.where} is meant for the best match in a gallery, so it is strict for two images"
+    ]
     notes += list(filter(None, [too_few(about.calibrated_on, about.false_accept_rate)]))
     if about.threshold is None:
-        notes = [f"{named.where} has no threshold; calibrate it: lreid search calibrate"]
+        notes = [f"{gallery.where} has no threshold; calibrate it: lreid search calibrate"]
     rates = {"false_accept_rate": about.false_accept_rate, "true_positive_rate": None}
     return {"threshold": about.threshold, **rates, "notes": notes}
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
-from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.gallery_file import (
     LABEL_COLUMNS,
     Stamp,
@@ -21,7 +20,7 @@ from lreid.gallery.gallery_file import (
     write_gallery,
 )
 from lreid.gallery.shards import Shards
-from lreid.gallery.store import About, GalleryRows, Paths, require_keys
+from lreid.gallery.store import EVERYTHING, About, Filter, GalleryRows, Paths, require_keys
 from lreid.utils.files import hard_link, leftovers, real_path, remove_leftovers, require_replaceable, sync_folder
 from lreid.utils.identities import UNKNOWN
 
@@ -30,7 +29,7 @@ EXACT = {1: 1.0, 10: 1.0}  # recall of an exact index, by k
 
 @dataclass
 class FaissStore:
-    """A :class:`lreid.gallery.store.Store` in the memory of this process.
+    """Storage engine in the memory of this process. :class:`lreid.Gallery` checks all arguments before it calls it.
 
     Attributes:
         next_key: key that the next added image will get.
@@ -67,7 +66,7 @@ class FaissStore:
         return cls(index, labels, about, len(vectors))
 
     def add(self, vectors: np.ndarray, labels: GalleryRows) -> None:
-        """Add rows under the next free keys."""
+        """Add rows ``(N, D)`` float32 of unit length under the next free keys."""
         self._check_writable()
         keys = self.next_key + np.arange(len(vectors))
         self.index.add(vectors, keys)
@@ -100,7 +99,12 @@ class FaissStore:
         return self.index.vectors(keys)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, GalleryRows]:
-        """Return the best images that a filter allows; the kind of index determines whether the search is exact."""
+        """Return the best images that a filter allows, for queries ``(Q, D)`` float32 of unit length.
+
+        Returns:
+            Cosine similarities ``(Q, k)``, best first, and labels of the same shape; missing results have numbers -1
+            and paths "". The kind of index determines whether the search is exact.
+        """
         if where == EVERYTHING:
             scores, keys = self.index.search(vectors, k)
         else:
@@ -184,16 +188,11 @@ class FaissStore:
 class FilePlace:
     """Place of a gallery in a file; its other versions are FILE.next and FILE.previous.
 
-    Create an instance with :meth:`named`. If the path is a symbolic link, ``named`` uses its target, so that changes of
-    the gallery do not replace the link.
+    Attributes:
+        path: the file, not a symbolic link to it, which a change of the gallery would replace.
     """
 
     path: Path
-
-    @classmethod
-    def named(cls, path: str) -> FilePlace:
-        """Create the place of a file from its path, with symbolic links resolved."""
-        return cls(real_path(path))
 
     def __str__(self) -> str:
         return str(self.path)
@@ -211,10 +210,6 @@ class FilePlace:
         store = FaissStore.build(vectors, labels, about)
         store.path = self.path
         return store
-
-    def bytes(self) -> int:
-        """Size of the file."""
-        return self.path.stat().st_size
 
     def delete(self) -> None:
         """Delete the file so that no power cut undoes the deletion; refuse a file that is not a gallery."""
@@ -249,8 +244,6 @@ class FilePlace:
 
     def roll_back(self) -> None:
         """Rename the previous version to this file; the current version becomes the next one."""
-        if not self.previous().exists():
-            raise InputError(f"{self.path}: has no previous version to go back to; check the name of the gallery")
         seen = stamp(self.path) if self.path.exists() else None
         self._take(self.previous().path, self.next().path, seen)
 

@@ -13,7 +13,7 @@ import numpy as np
 from lreid.data.images import read_image
 from lreid.errors import InputError, counted
 from lreid.gallery.gallery import Matches
-from lreid.gallery.named_gallery import name_of
+from lreid.gallery.images import name_of
 from lreid.report.rendering import Match, RankedQuery, Tile, Verdict, anchor, ranked_panel, thumbnail, write_ranked
 from lreid.utils.files import list_folder, write_text
 

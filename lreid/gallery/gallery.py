@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,16 +13,25 @@ import numpy as np
 
 from lreid.errors import ArgumentError, InputError, counted, require
 from lreid.gallery.faiss_store import FaissStore, FilePlace
-from lreid.gallery.filters import EVERYTHING, Filter
-from lreid.gallery.images import Model, absolute, features_of, fingerprint_and_network, named, origin
+from lreid.gallery.images import (
+    Extraction,
+    Model,
+    SearchImage,
+    absolute,
+    features_of,
+    fingerprint_and_network,
+    name_of,
+    named,
+)
 from lreid.gallery.store import (
+    EVERYTHING,
     LABELS,
     PLURAL,
     SCHEME,
     About,
     Files,
+    Filter,
     GalleryRows,
-    Store,
     as_given,
     checked_labels,
     hash_of,
@@ -29,15 +39,17 @@ from lreid.gallery.store import (
     numbers_of,
 )
 from lreid.utils.extras import Extra
+from lreid.utils.files import real_path
 from lreid.utils.identities import UNKNOWN, as_names, warn_of_spellings
 
 if TYPE_CHECKING:
     import pandas
 
-    from lreid.gallery.milvus_store import MilvusPlace
+    from lreid.gallery.milvus_store import MilvusPlace, MilvusStore
     from lreid.models.embedder import Embedder
 
 GalleryPlace: TypeAlias = "FilePlace | MilvusPlace"  # a gallery that exists or will exist
+Store: TypeAlias = "FaissStore | MilvusStore"  # storage engines, which have the same methods
 EMPTY_MATCHES = 10_000  # largest k for a gallery with fewer images, so that the empty matches fit into memory
 UNIT = 1e-6  # maximum deviation of the squared length from 1 up to which a vector is not normalised again
 
@@ -85,7 +97,7 @@ class Matches:
         return f"Matches({queries} queries, {most} images each at most, {int(self.unknown.sum())} queries unknown)"
 
 
-@dataclass(repr=False)
+@dataclass(repr=False, eq=False)
 class Gallery:
     """Features of images as unit vectors, with the identity, camera, time and path of each image.
 
@@ -96,14 +108,12 @@ class Gallery:
     Attributes:
         store: the storage engine: faiss in this process, or Milvus.
         network: network that extracts features; None until it is needed.
+        where: address of the gallery; error messages begin with it.
     """
 
     store: Store
     network: Embedder | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.store, (str, os.PathLike)):
-            raise ArgumentError("store", f"is a path; call Gallery.load({os.fspath(self.store)!r})")
+    where: str = "the gallery"
 
     def __len__(self) -> int:
         return self.store.count(EVERYTHING)
@@ -139,8 +149,20 @@ class Gallery:
         number = next((number for number, name in names.items() if name == label), None)
         if number is None:
             examples = ", ".join(sorted(names.values())[:8]) + (" …" if len(names) > 8 else "") if names else "none"
-            raise InputError(f"the gallery has no {what} {label!r} (it has {examples})")
+            raise InputError(f"{self.where} has no {what} {label!r} (it has {examples})")
         return number
+
+    def counts(self) -> dict[str, int]:
+        """Number of ``images``, ``identities`` and ``cameras``; unknown ones do not count."""
+        labels = self.store.labels()
+        identities, cameras = (len({*column.tolist()} - {UNKNOWN}) for column in (labels.ids, labels.cams))
+        return {"images": len(labels), "identities": identities, "cameras": cameras}
+
+    def images(self) -> list[SearchImage]:
+        """All images with their labels, ordered by key."""
+        labels = self.labels()
+        rows = zip(labels.paths, labels.ids, labels.cams, labels.times.tolist(), strict=True)
+        return [SearchImage(path, name_of(identity), name_of(camera), time) for path, identity, camera, time in rows]
 
     @property
     def about(self) -> About:
@@ -148,9 +170,51 @@ class Gallery:
         return self.store.about
 
     @property
+    def identities(self) -> dict[int, str]:
+        """Names of identities by number, in the order in which they were added to the gallery."""
+        return self.about.names.setdefault("identity", {})
+
+    @property
     def width(self) -> int:
         """Length of a feature."""
         return self.store.width
+
+    @cached_property
+    def extraction(self) -> Extraction:
+        """How the features of the gallery were computed.
+
+        Raises:
+            InputError: the gallery was built from features, or by a network without a name.
+        """
+        if "checkpoint" not in self.about.extras:
+            raise InputError(
+                f"{self.where}: does not record how its features were computed; build it with lreid search"
+            )
+        return Extraction.from_arrays(self.about.extras, self.width)
+
+    def load_network(self, checkpoint: Path | None, device: str, *, any_model: bool = False) -> Embedder:
+        """Load the gallery's network from its original file, or from ``checkpoint`` if given.
+
+        Raises:
+            InputError: the file is missing, or contains another model (unless ``any_model``).
+        """
+        from lreid.loading import load_model
+        from lreid.models.fingerprint import fingerprint
+
+        source = checkpoint or self.extraction.checkpoint
+        network = load_model(source, device)
+        if any_model or fingerprint(network) == self.about.model:
+            return network
+        if getattr(network, "origin", None) == self.about.model:
+            raise InputError(
+                f"{source}: was exported from the model whose features are in the gallery, but has changed since; "
+                "export it again with lreid export"
+            )
+        raise InputError(
+            f"{source}: is not the model whose features are in the gallery ({fingerprint(network)}, not "
+            f"{self.about.model}); pass that model as --checkpoint, build the gallery again, or use 'lreid search "
+            "query --cross-model' if the two models were trained to be comparable"
+        )
 
     def features(self, keys: np.ndarray) -> np.ndarray:
         """Return the unit vectors ``(N, D)`` float32 of images, by their keys; an ``ivfpq`` gallery stores none."""
@@ -211,13 +275,13 @@ class Gallery:
         images, paths, ids, cams = named(images, paths, ids, cams)
         made_by, network = fingerprint_and_network(images, model, {})
         description = About(made_by, **about)
-        if network is not None:
-            description.extras = origin(network) | description.extras
+        if network is not None and network.source:
+            description.extras = Extraction(network.source).to_arrays() | description.extras
         vectors = _unit_vectors(features_of(images, network, {}), "gallery features")
         labels, description.names = checked_labels(len(vectors), ids, cams, times, names_of(paths), description.names)
-        if at is None:
-            return cls(FaissStore.build(vectors, labels, description), network)._on(device)
-        return cls(place_of(at).build(vectors, labels, description), network)._on(device)
+        build = FaissStore.build if at is None else place_of(at).build
+        where = cls.where if at is None else str(at)
+        return cls(build(vectors, labels, description), network, where)._on(device)
 
     def add(
         self,
@@ -311,8 +375,7 @@ class Gallery:
             InputError: the input is invalid, the features come from another model, or a name in the filter is not in
                 the gallery.
         """
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-            raise ArgumentError("k", f"is {k!r}; give the number of matches per query, such as 10")
+        require(isinstance(k, (int, np.integer)) and k >= 1, "k", k, "a number of matches per query, such as 10")
         if k > max(len(self), EMPTY_MATCHES):
             raise ArgumentError("k", f"is {k}, but the gallery has only {counted(len(self), 'image')}; reduce k")
         if exclude_same_camera and query_cams is None:
@@ -379,10 +442,8 @@ class Gallery:
         Raises:
             InputError: the file cannot be written, or another process has changed it since this process read it.
         """
-        if str(path).startswith(SCHEME):
+        if path is not None and not isinstance(place_of(path), FilePlace):
             raise ArgumentError("path", f"is {str(path)!r}; save a file, then copy it with lreid search migrate")
-        if path is not None:
-            place_of(path)  # refuses addresses of the web
         self.store.save(path)
 
     def finish(self) -> None:
@@ -418,7 +479,7 @@ class Gallery:
                 the file is not a gallery; or the GPU does not exist or does not support this kind of index.
         """
         place = place_of(where)
-        gallery = cls(place.load(memory_map))
+        gallery = cls(place.load(memory_map), where=str(where))
         if not (gallery.about.whole or unfinished):
             raise InputError(f"{place}: is not complete yet; repeat the command that builds it")
         return gallery._on(device)
@@ -432,7 +493,7 @@ class Gallery:
         return self
 
     def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, GalleryRows]:
-        """Search like :meth:`Store.nearest` with one filter per query; queries with equal filters share a search."""
+        """Search with one filter per query; queries with equal filters share a search."""
         rows: dict[Filter, list[int]] = {}
         for row, where in enumerate(filters):
             rows.setdefault(where, []).append(row)
@@ -531,7 +592,7 @@ def place_of(where: str | Path | GalleryPlace) -> GalleryPlace:
     if not isinstance(where, (str, os.PathLike)) or not text or "\0" in text or on_the_web:
         raise ArgumentError("gallery", f"is {text!r}; name a file, such as 'people.gallery'")
     if not text.startswith(SCHEME):
-        return FilePlace.named(text)
+        return FilePlace(real_path(text))
     from lreid.gallery.milvus_store import MilvusPlace  # imported here, because galleries in files do not need pymilvus
 
     return MilvusPlace.parse(text)

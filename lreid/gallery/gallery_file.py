@@ -206,8 +206,8 @@ def _read_indexes(path: str | Path, kind: str, shards: int, memory_map: bool) ->
     faiss = import_faiss()
     if memory_map and shards > 1:
         raise InputError(f"{path}: has {shards} shards, which cannot be mapped; load it with memory_map=False")
-    if shards == 1:
-        indexes = [faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if memory_map else 0)]
+    if memory_map:
+        indexes = [faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)]
     else:
         reader = faiss.FileIOReader(str(path))
         indexes = [faiss.read_index(reader) for _ in range(shards)]
@@ -230,13 +230,10 @@ def _crc32(file: IO[bytes], count: int) -> int:
 
 def _write_content(file: IO[bytes], indexes: list[Any], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     faiss = import_faiss()
-    if len(indexes) == 1:
-        faiss.write_index(indexes[0], file.name)
-    else:
-        writer = faiss.FileIOWriter(file.name)
-        for index in indexes:
-            faiss.write_index(index, writer)
-        del writer  # deletes the faiss writer, so that the file can be closed
+    writer = faiss.FileIOWriter(file.name)
+    for index in indexes:
+        faiss.write_index(index, writer)
+    del writer  # deletes the faiss writer, so that the file can be closed
     checksum = _crc32(file, os.stat(file.name).st_size)
     text = json.dumps(header | {"format": FORMAT}).encode()
     content: dict[str, Any] = {"header": np.frombuffer(text, dtype=np.uint8), **arrays}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -55,6 +56,11 @@ class SearchImage(NamedTuple):
     identity: str | None
     camera: str | None
     time: int = UNKNOWN
+
+
+def name_of(label: Any) -> str | None:
+    """Return a label of a gallery as text, or None if it is unknown."""
+    return None if label is None or label == UNKNOWN else str(label)
 
 
 def list_images(
@@ -287,15 +293,43 @@ def features_of(images: Any, network: Embedder | None, extras: dict[str, np.ndar
     return network.extract(images, flip=bool(extras.get("flip", [False])[0]))
 
 
-def origin(network: Embedder, flip: bool = False, norm: CameraNorm | None = None) -> dict[str, np.ndarray]:
-    """Describe how features are computed; a gallery stores it so that later commands can compute such features.
+@dataclass(frozen=True)
+class Extraction:
+    """How the features of a gallery are computed from images; a gallery stores it for later commands.
 
-    Args:
-        network: network that computes the features; nothing is described if it was not loaded by name.
-        flip: whether the feature of the mirrored image is added to each feature.
-        norm: statistics that standardise the features per camera.
+    Attributes:
+        checkpoint: name of the network for :func:`lreid.load_model`.
+        flip: whether each feature is the sum of the features of an image and its mirror image (``EVAL.FLIP``).
+        norm: statistics that standardise the features per camera, or None if features are not standardised.
     """
-    if not network.source:
-        return {}
-    arrays = {"checkpoint": np.array([network.source]), "flip": np.array([flip])}
-    return arrays | (norm.to_arrays() if norm else {})
+
+    checkpoint: str
+    flip: bool = False
+    norm: CameraNorm | None = None
+
+    def __call__(self, network: Embedder, images: Images) -> np.ndarray:
+        """Extract features (n, D) of images."""
+        features = network.extract(images, flip=self.flip)
+        return self.norm(features, images.camids) if self.norm else features
+
+    @classmethod
+    def of(cls, checkpoint: str | Path) -> Extraction:
+        """How the config of a checkpoint says that features are computed."""
+        from lreid.loading import model_config
+
+        return cls(str(checkpoint), model_config(checkpoint).EVAL.FLIP)
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], width: int) -> Extraction:
+        """Read what :meth:`to_arrays` returned, for features of length ``width``."""
+        norm = None
+        if any(name.startswith("norm/") for name in arrays):
+            from lreid.retrieval.camera_norm import CameraNorm  # loads torch
+
+            norm = CameraNorm.from_arrays(arrays, width)
+        return cls(str(arrays["checkpoint"][0]), bool(arrays["flip"][0]), norm)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return arrays that a gallery can store."""
+        arrays = {"checkpoint": np.array([self.checkpoint]), "flip": np.array([self.flip])}
+        return arrays | (self.norm.to_arrays() if self.norm else {})

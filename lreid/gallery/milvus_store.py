@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
-from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.milvus_client import REQUEST, TEXT, Connection, connect, slices_of
 from lreid.gallery.milvus_meta import Meta
-from lreid.gallery.store import SCHEME, About, GalleryRows, Paths, hash_of, require_keys
+from lreid.gallery.store import EVERYTHING, SCHEME, About, Filter, GalleryRows, Paths, hash_of, require_keys
 from lreid.utils.identities import UNKNOWN
 
 ADDRESS = re.compile(r"(?P<uri>https?://[^/\s]+|.+?\.db)(?:/(?P<name>[^/]*))?")
@@ -39,7 +38,7 @@ FIELDS = {"identity": "ids", "camera": "cams", "time": "times", "path": "paths"}
 
 
 class MilvusStore:
-    """A :class:`lreid.gallery.store.Store` in Milvus.
+    """Storage engine in Milvus, with the methods of :class:`lreid.gallery.faiss_store.FaissStore`.
 
     Args:
         place: place of the gallery.
@@ -110,13 +109,9 @@ class MilvusStore:
         longest = max(map(len, paths))
         if longest > TEXT:
             raise InputError(f"{self.place}: a path has {longest} bytes, more than {TEXT}; shorten it")
-        columns = (keys, labels.ids, labels.cams, labels.times)
-        rows = [
-            {"key": key, "identity": identity, "camera": camera, "time": time, "path": path, "vector": vector}
-            for key, identity, camera, time, path, vector in zip(
-                *(column.tolist() for column in columns), paths, vectors, strict=True
-            )
-        ]
+        columns = (column.tolist() for column in (keys, labels.ids, labels.cams, labels.times))
+        names = ("key", *FIELDS, "vector")
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, paths, vectors, strict=True)]
         with self._writing():
             self.meta.write_names(self.about)  # before the rows that use the names
             for part in slices_of(rows, max(1, REQUEST // (4 * self.width + longest + 64))):
@@ -139,11 +134,16 @@ class MilvusStore:
 
     def keys_of(self, paths: Paths) -> np.ndarray:
         """Return the keys of paths, -1 for unknown paths."""
-        keys, stored = _keys(paths), set()
-        for part in slices_of(keys.tolist(), 4096):
-            rows = self.connection("get", self.collection, ids=part, output_fields=["key"], consistency_level="Strong")
-            stored |= {row["key"] for row in rows}
-        return np.where(np.isin(keys, list(stored)), keys, -1)
+        keys = _keys(paths)
+        stored = [row["key"] for row in self._rows_of(keys, ["key"], 4096)]
+        return np.where(np.isin(keys, stored), keys, -1)
+
+    def _rows_of(self, keys: np.ndarray, fields: list[str], most: int) -> Iterator[dict[str, Any]]:
+        """Get the existing rows of keys, at most ``most`` per request because servers limit its size."""
+        for part in slices_of(keys.tolist(), most):
+            yield from self.connection(
+                "get", self.collection, ids=part, output_fields=fields, consistency_level="Strong"
+            )
 
     def labels(self) -> GalleryRows:
         """Labels of all images, ordered by key."""
@@ -151,13 +151,9 @@ class MilvusStore:
         return _labels([row["key"] for row in rows], rows, (len(rows),))
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """Download the features of images, in several requests because servers limit the size of a request."""
-        by_key: dict[int, np.ndarray] = {}
-        for part in slices_of(keys.tolist(), max(1, REQUEST // (4 * self.width))):
-            rows = self.connection(
-                "get", self.collection, ids=part, output_fields=["key", "vector"], consistency_level="Strong"
-            )
-            by_key |= {row["key"]: np.asarray(row["vector"], dtype=np.float32) for row in rows}
+        """Download the features of images."""
+        rows = self._rows_of(keys, ["key", "vector"], max(1, REQUEST // (4 * self.width)))
+        by_key = {row["key"]: np.asarray(row["vector"], dtype=np.float32) for row in rows}
         require_keys(keys, np.array(list(by_key), dtype=np.int64))
         return np.array([by_key[key] for key in keys.tolist()], dtype=np.float32).reshape(-1, self.width)
 
@@ -282,9 +278,6 @@ class MilvusPlace:
             raise InputError(f"{self}: already exists")
         return MilvusStore.build(self, self.collection() or f"{self.name}_v1", vectors, labels, about)
 
-    def bytes(self) -> None:
-        """Return None, because the server does not report sizes."""
-
     def delete(self) -> None:
         """Delete the collections of this version."""
         if collection := self.collection():
@@ -321,8 +314,6 @@ class MilvusPlace:
 
     def roll_back(self) -> None:
         """Make the alias point to the previous version."""
-        if not self.previous().exists():
-            raise InputError(f"{self}: has no previous version to go back to; check the name of the gallery")
         self._point_to(self.previous())
 
     def _point_to(self, version: MilvusPlace) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import InputError, OutOfMemory
-from lreid.gallery.gallery import place_of
-from lreid.gallery.images import SearchImage, read_images
-from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
+from lreid.gallery.gallery import Gallery, place_of
+from lreid.gallery.images import Extraction, SearchImage, read_images
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import GalleryRows
 from lreid.gallery.versions import extract_beside, migrate
@@ -101,25 +101,20 @@ class Queries:
 
     def by_group(self, today: Ranked, new: Ranked, groups: dict[str, np.ndarray]) -> dict[str, Any]:
         """Compute the metrics of groups of queries with both models; empty if there is only one group."""
+        if len(groups) < 2:
+            return {}
+        sizes = {name: int((self.enrolled & group).sum()) for name, group in groups.items()}
         return {
-            name: {
-                "queries": int((self.enrolled & group).sum()),
-                "today": self.figures(today, group),
-                "new": self.figures(new, group),
-            }
+            name: {"queries": sizes[name], "today": self.figures(today, group), "new": self.figures(new, group)}
             for name, group in groups.items()
-            if len(groups) > 1
         }
 
     def by_person(self, ranked: Ranked) -> dict[str, tuple[int, int, int]]:
         """For each enrolled person, count queries, recognised queries, and queries with the person at rank 1."""
         people, which, counts = np.unique(self.names[self.enrolled], return_inverse=True, return_counts=True)
-        hits = (
-            np.bincount(which, each[self.enrolled], len(people)).astype(int).tolist()
-            for each in (ranked.recognised, ranked.first)
-        )
-        rows = zip(people.tolist(), zip(counts.tolist(), *hits, strict=True), strict=True)
-        return dict(rows)
+        hits = (np.bincount(which, each[self.enrolled]).astype(int) for each in (ranked.recognised, ranked.first))
+        rows = np.stack([counts, *hits], axis=1).tolist()
+        return dict(zip(people.tolist(), map(tuple, rows), strict=True))
 
 
 @dataclass(frozen=True)
@@ -189,19 +184,19 @@ def check(
         InputError: the gallery is not calibrated, no query has a match, there is a limit on FPIR but no image of
             unknown people, the new model is the gallery's model, all options are impossible, or an argument is invalid.
     """
-    named = NamedGallery.load(where)
-    listed, rate = _labelled(named, images)
-    new, old = load_model(new_model, device), named.model(checkpoint, device)
-    if fingerprint(new) == named.gallery.about.model:
+    gallery = Gallery.load(where)
+    listed, rate = _labelled(gallery, images)
+    new, old = load_model(new_model, device), gallery.load_network(checkpoint, device)
+    if fingerprint(new) == gallery.about.model:
         raise InputError(f"{new_model}: is already the gallery's model; pass a different one")
-    listed, pixels = read_images(listed, old, named.gallery.about.names, skip_bad=skip_bad)
+    listed, pixels = read_images(listed, old, gallery.about.names, skip_bad=skip_bad)
     names = np.array([image.identity for image in listed])
-    unknown = ~np.isin(names, sorted({*named.identities.values()}))
+    unknown = ~np.isin(names, sorted({*gallery.identities.values()}))
     if max_fpir is not None and not unknown.any():
         raise InputError("--max-fpir: every image shows an enrolled person; add images of other people")
-    today = _ranked(named, named.extract(old, pixels), listed, rate)
+    today = _ranked(gallery, gallery.extraction(old, pixels), listed, rate)
     queries = Queries(names, np.isfinite(today.own), unknown)
-    options = _options(named, new, listed, rate, out, skip_bad=skip_bad)
+    options = _options(gallery, new, listed, rate, out, skip_bad=skip_bad)
     people = queries.by_person(today)
     for figures, ranked in options:
         if ranked is not None:
@@ -210,15 +205,15 @@ def check(
     results = {
         "schema": 1,
         "gallery": str(where),
-        "images": len(named.gallery),
-        "old_model": str(checkpoint or named.checkpoint),
+        "images": len(gallery),
+        "old_model": str(checkpoint or gallery.extraction.checkpoint),
         "new_model": str(new_model),
         "queries": int(queries.enrolled.sum()),
         "unknown_queries": int(unknown.sum()),
         "skipped": len(images) - int((queries.enrolled | unknown).sum()),
         "camera_filter": _has_cameras(listed, today.rows),
         "false_accept_rate": 100 * rate,
-        "stored_threshold": named.gallery.about.threshold,
+        "stored_threshold": gallery.about.threshold,
         "limits": {"lost": max_lost, "fpir": max_fpir},
         "today": queries.figures(today),
         "ways": [figures for figures, _ in options],
@@ -228,61 +223,59 @@ def check(
         "by_camera": queries.by_group(today, ranked, _cameras(listed)),
         "by_enrolment": queries.by_group(today, ranked, _enrolment(today.rows, names)),
     }
-    named.gallery.close()
+    gallery.close()
     return ModelComparison(results, listed, today, ranked)
 
 
-def _labelled(named: NamedGallery, images: Sequence[SearchImage]) -> tuple[list[SearchImage], float]:
+def _labelled(gallery: Gallery, images: Sequence[SearchImage]) -> tuple[list[SearchImage], float]:
     """Return the images that have an identity, and the false accept rate of the gallery, which must be calibrated."""
-    rate, people = named.gallery.about.false_accept_rate, set(named.identities.values())
+    rate, people = gallery.about.false_accept_rate, set(gallery.identities.values())
     if rate is None:
-        raise InputError(f"{named.where}: has no threshold; run lreid search calibrate first")
+        raise InputError(f"{gallery.where}: has no threshold; run lreid search calibrate first")
     if not any(image.identity in people for image in images):
         raise InputError(
-            f"{named.where}: none of the {len(images)} images names a person in the gallery; put the images into "
+            f"{gallery.where}: none of the {len(images)} images names a person in the gallery; put the images into "
             "folders named after people, or list them in a CSV file"
         )
     return [image for image in images if image.identity is not None], rate
 
 
 def _options(
-    named: NamedGallery, model: Embedder, images: list[SearchImage], rate: float, out: Path, *, skip_bad: bool
+    gallery: Gallery, model: Embedder, images: list[SearchImage], rate: float, out: Path, *, skip_bad: bool
 ) -> list[tuple[dict[str, Any], Ranked | None]]:
     """For each option, measure the cost, and rank the gallery for the images; None if the option is impossible."""
-    pixels = read_images(images, model, named.gallery.about.names, skip_bad=skip_bad)[1]
-    features = extract_features(model, pixels, flips(model.source))
+    pixels = read_images(images, model, gallery.about.names, skip_bad=skip_bad)[1]
+    features = Extraction.of(model.source)(model, pixels)
 
     @cache
-    def ranked(of: NamedGallery) -> Ranked:
-        if model.dim != of.gallery.width:
-            raise InputError(
-                f"{model.source}: its features have {model.dim} numbers, but those in the gallery {of.gallery.width}"
-            )
-        return _ranked(of, of.norm(features, pixels.camids) if of.norm else features, images, rate)
+    def ranked(of: Gallery) -> Ranked:
+        if model.dim != of.width:
+            raise InputError(f"{model.source}: has {model.dim} numbers per feature, but the gallery {of.width}")
+        norm = of.extraction.norm
+        return _ranked(of, norm(features, pixels.camids) if norm else features, images, rate)
 
-    def migrated(to: Path) -> NamedGallery:
-        ranked(named)  # the copy has the same features, and therefore the same rankings
-        migrate(named.where, to)
-        return named
+    def migrated(to: Path) -> Gallery:
+        ranked(gallery)  # the copy has the same features, and therefore the same rankings
+        migrate(gallery.where, to)
+        return gallery
 
-    def extracted(to: Path) -> NamedGallery:
-        return extract_beside(named, model, place_of(to), skip_bad=skip_bad)
+    def extracted(to: Path) -> Gallery:
+        return extract_beside(gallery, model, place_of(to), skip_bad=skip_bad)
 
     options: list[tuple[dict[str, Any], Ranked | None]] = []
     with _temporary_folder(out) as folder:
         for way, make in ((AS_IS, None), (MIGRATED, migrated), (EXTRACTED, extracted)):
-            file, start = folder / "copy.gallery", perf_counter()
+            file, start, cost = folder / "copy.gallery", perf_counter(), {"seconds": 0.0, "bytes": 0}
             file.unlink(missing_ok=True)
             try:
-                of = make(file) if make else named
-                cost = {"seconds": perf_counter() - start, "bytes": file.stat().st_size} if make else {}
-                ranking = ranked(of)
+                of = make(file) if make else gallery
+                if make:
+                    cost = {"seconds": perf_counter() - start, "bytes": file.stat().st_size}
+                options.append(({"way": way, "reason": None} | cost, ranked(of)))
             except OutOfMemory:
                 raise
             except InputError as error:
                 options.append(({"way": way, "reason": str(error)}, None))
-            else:
-                options.append(({"way": way, "reason": None, "seconds": 0.0, "bytes": 0} | cost, ranking))
     return options
 
 
@@ -290,19 +283,18 @@ def _options(
 def _temporary_folder(out: Path) -> Iterator[Path]:
     """Create a folder for galleries and delete it at the end; the next check deletes the folder of a killed one."""
     folder = out / TEMPORARY
-    with ExitStack() as stack:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(only_one_process(out))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with only_one_process(out):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-        except OSError as error:
-            raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another place") from None
-        try:
-            yield folder
-        finally:
-            with suppress(OSError):  # rmtree does not ignore errors of closing a folder
-                shutil.rmtree(folder, ignore_errors=True)
+            try:
+                yield folder
+            finally:
+                with suppress(OSError):  # rmtree does not ignore errors of closing a folder
+                    shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another place") from None
 
 
 def _chosen(
@@ -323,9 +315,9 @@ def _has_cameras(queries: Sequence[SearchImage], rows: GalleryRows) -> bool:
     return rows.cams.dtype == object and None not in {*rows.cams, *(image.camera for image in queries)}
 
 
-def _ranked(named: NamedGallery, features: np.ndarray, queries: Sequence[SearchImage], rate: float) -> Ranked:
+def _ranked(gallery: Gallery, features: np.ndarray, queries: Sequence[SearchImage], rate: float) -> Ranked:
     """Rank the gallery for queries with features (Q, D), and set the threshold for a false accept rate."""
-    rows, search = named.gallery.labels(), GallerySearch(named.gallery, DEPTH)
+    rows, search = gallery.labels(), GallerySearch(gallery, DEPTH)
     origins: tuple[Any, Any] = [image.path for image in queries], rows.paths
     if _has_cameras(queries, rows):
         origins = [image.camera for image in queries], rows.cams
@@ -372,12 +364,10 @@ def _enrolment(rows: GalleryRows, names: np.ndarray) -> dict[str, np.ndarray]:
 
     Each group has about the same number of people.
     """
-    enrolled: dict[str, int] = {}
-    for name, time in zip(rows.ids, rows.times.tolist(), strict=True):
-        if time >= 0:
-            enrolled[name] = min(time, enrolled.get(name, time))
+    by_time = sorted(zip(rows.times.tolist(), rows.ids, strict=True), key=itemgetter(0), reverse=True)
+    enrolled = {name: time for time, name in by_time if time >= 0}  # the earliest time comes last
     since = np.array([enrolled.get(name, -1) for name in names])
-    moments = np.sort(list({name: time for name, time in zip(names, since, strict=True) if time >= 0}.values()))
+    moments = np.sort([enrolled[name] for name in {*names.tolist()} & enrolled.keys()])
     if not len(moments):
         return {}
     starts = np.unique(moments[np.arange(MOMENTS) * len(moments) // MOMENTS])

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from lreid.errors import InputError
 from lreid.gallery.faiss_store import FaissStore
-from lreid.gallery.filters import EVERYTHING
 from lreid.gallery.gallery import Gallery
+from lreid.gallery.store import EVERYTHING
 from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.scores import Metric
 

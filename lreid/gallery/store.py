@@ -1,19 +1,19 @@
-"""Interface of a gallery's storage engine, which stores rows of features and labels and finds the nearest rows."""
+"""What every storage engine of a gallery holds: labels of the images and properties of the gallery; and its filters."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from lreid.errors import ArgumentError, InputError
-from lreid.gallery.filters import Filter
-from lreid.utils.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
+from lreid.errors import ArgumentError, InputError, require
+from lreid.utils.identities import UNKNOWN, as_labels, as_names, is_missing, label_of, warn_of_spellings
 
 SCHEME = "milvus:"  # prefix of the address of a database
 
@@ -79,53 +79,95 @@ class About:
     whole: bool = True
 
 
-class Store(Protocol):
-    """Storage engine of a gallery; :class:`lreid.gallery.gallery.Gallery` checks all arguments before its calls.
+@dataclass(frozen=True)
+class Filter:
+    """Conditions on the images that a search may return; labels are integers or text, as in the gallery.
+
+    :class:`lreid.gallery.Gallery` replaces text by numbers, so that storage engines receive only integers.
 
     Attributes:
-        about: properties of the gallery, which :meth:`save` stores.
+        cameras, identities: allowed values; ``None`` allows all, and -1 means images whose camera or identity is
+            unknown.
+        not_cameras, not_identities: excluded values; -1 excludes images whose camera or identity is unknown.
+        since, until: limits of the time in seconds, ``since <= time < until``; ``None`` means no limit. With a limit,
+            images without a time are excluded.
+        not_both: pairs of an identity and a camera; images with this identity from this camera are excluded. A pair
+            that contains -1 excludes nothing, because an unknown label equals no other label.
+
+    Raises:
+        InputError: a value is missing, is neither an integer nor text, or is a single value instead of a list.
     """
 
-    about: About
+    cameras: Collection[int | str] | None = None
+    not_cameras: Collection[int | str] = ()
+    identities: Collection[int | str] | None = None
+    not_identities: Collection[int | str] = ()
+    since: int | None = None
+    until: int | None = None
+    not_both: Collection[tuple[int | str, int | str]] = ()
 
-    @property
-    def width(self) -> int:
-        """Length D of a feature."""
+    def __post_init__(self) -> None:
+        pairs = {tuple(_labels(pair, "not_both")) for pair in _listed(self.not_both, "not_both")}
+        if any(len(pair) != 2 for pair in pairs):
+            raise InputError("filter not_both: needs pairs of an identity and a camera")
+        object.__setattr__(self, "not_both", _ordered(pair for pair in pairs if UNKNOWN not in pair))
+        for name in ("cameras", "not_cameras", "identities", "not_identities"):
+            if (values := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _ordered(_labels(values, name)))
+        for name in ("since", "until"):
+            value = getattr(self, name)
+            require(value is None or isinstance(value, (int, np.integer)), f"filter {name}", value, "an integer")
 
-    def count(self, where: Filter) -> int:
-        """Number of images that a filter allows."""
+    def numbered(self, number_of: Callable[[str, int | str], int]) -> Filter:
+        """Return the same filter with integers as labels."""
+        ids, cams = partial(number_of, "identity"), partial(number_of, "camera")
+        return replace(
+            self,
+            cameras=None if self.cameras is None else [*map(cams, self.cameras)],
+            not_cameras=[*map(cams, self.not_cameras)],
+            identities=None if self.identities is None else [*map(ids, self.identities)],
+            not_identities=[*map(ids, self.not_identities)],
+            not_both=[(ids(pid), cams(cam)) for pid, cam in self.not_both],
+        )
 
-    def add(self, vectors: np.ndarray, labels: GalleryRows) -> None:
-        """Add new names, then rows ``(N, D)`` float32 of unit length. The store chooses the keys."""
+    def allows(self, ids: np.ndarray, cams: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Return a mask ``(N,)`` bool of the images whose labels, each ``(N,)`` int64, pass the filter."""
+        allowed = np.ones(len(ids), dtype=bool)
+        for column, only, none in ((cams, self.cameras, self.not_cameras), (ids, self.identities, self.not_identities)):
+            if only is not None:
+                allowed &= np.isin(column, list(only))
+            if none:
+                allowed &= ~np.isin(column, list(none))
+        if self.since is not None or self.until is not None:
+            allowed &= times > UNKNOWN
+        if self.since is not None:
+            allowed &= times >= self.since
+        if self.until is not None:
+            allowed &= times < self.until
+        for identity, camera in self.not_both:
+            allowed &= (ids != identity) | (cams != camera)
+        return allowed
 
-    def remove(self, keys: np.ndarray) -> None:
-        """Delete existing rows."""
 
-    def keys_of(self, paths: Paths) -> np.ndarray:
-        """Return the keys ``(N,)`` int64 of the images with these paths, -1 for unknown paths."""
+def _listed(values: Any, name: str) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"filter {name}: {values!r} is one value; give a list of them")
+    return list(values)
 
-    def labels(self) -> GalleryRows:
-        """Labels of all images, ordered by key."""
 
-    def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """Return the features ``(N, D)`` float32 of images, or refuse if the gallery stores only codes."""
+def _labels(values: Any, name: str) -> list[int | str]:
+    labels = _listed(values, name)
+    for value in filter(is_missing, labels):
+        raise InputError(f"filter {name}: {value!r} is a missing label; write -1 for images whose label is not known")
+    return [label_of(value, f"filter {name}") for value in labels]
 
-    def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, GalleryRows]:
-        """Return the best images that a filter allows, for queries ``(Q, D)`` float32 of unit length.
 
-        Returns:
-            Cosine similarities ``(Q, k)``, best first, and labels of the same shape; missing results have numbers -1
-            and paths "".
-        """
+def _ordered(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Sort distinct labels or pairs, so that equal filters compare equal."""
+    return tuple(sorted(set(values), key=repr))
 
-    def finish(self) -> None:
-        """Complete a gallery that was built with ``whole=False``, and save it."""
 
-    def save(self, path: str | Path | None = None) -> None:
-        """Save :attr:`about` and all rows that are not saved yet."""
-
-    def close(self) -> None:
-        """Close files and connections."""
+EVERYTHING = Filter()
 
 
 def require_keys(keys: np.ndarray, there: np.ndarray) -> None:
@@ -145,7 +187,7 @@ def names_of(paths: Files) -> list[str]:
     """Convert names of images to text; ``Path("a.jpg")`` and ``"a.jpg"`` name the same image."""
     if isinstance(paths, (str, os.PathLike)):
         return [str(paths)]
-    if isinstance(paths, bytes) or not isinstance(paths, Iterable):
+    if not isinstance(paths, Iterable):
         raise ArgumentError("paths", f"is {paths!r}; give a list of names, such as ['a.jpg', 'b.jpg']")
     return [str(path) for path in paths]
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lreid.errors import InputError, counted
+from lreid.gallery.commands import add_images, missing_in, save_new
 from lreid.gallery.gallery import Gallery, GalleryPlace, place_of
-from lreid.gallery.images import SearchImage, read_images, require_some
-from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
+from lreid.gallery.images import Extraction, SearchImage, read_images, require_some
 from lreid.gallery.store import GalleryRows
 
 if TYPE_CHECKING:  # commands that need no network start without torch
@@ -52,17 +53,17 @@ def reindex(
     from lreid.models.fingerprint import fingerprint
 
     place = place_of(where)
-    old = NamedGallery.load(place)
+    old = Gallery.load(place)
     model = load_model(checkpoint, device)
-    if (mark := fingerprint(model)) == old.gallery.about.model:
+    if (mark := fingerprint(model)) == old.about.model:
         raise InputError(f"{where}: already contains features of this model")
     next_place = place.next()
     if restart and next_place.exists():
         next_place.delete()
     work = _Reindexing(model, skip_bad)
     if next_place.exists():
-        new = NamedGallery.load(next_place, unfinished=True)
-        if (begun := new.gallery.about.model) != mark:
+        new = Gallery.load(next_place, unfinished=True)
+        if (begun := new.about.model) != mark:
             raise InputError(
                 f"{next_place}: was begun with model {begun}, not with {mark}; pass that checkpoint to continue, or "
                 "restart=True to discard what exists"
@@ -71,25 +72,25 @@ def reindex(
         new = work.begin(next_place, old)
     before = new.images()
     # Other processes may add and remove images meanwhile.
-    while work.catch_up(old := NamedGallery.load(place), new, before):
+    while work.catch_up(old := Gallery.load(place), new, before):
         before = new.images()
-    new.gallery.finish()
-    place.switch(old.gallery.store)
+    new.finish()
+    place.switch(old.store)
     try:
-        work.catch_up(old, now := NamedGallery.load(place), before)  # images that others added just before the switch
-        return {"images": len(now.gallery), "extracted": work.extracted}
+        work.catch_up(old, now := Gallery.load(place), before)  # images that others added just before the switch
+        return {"images": len(now), "extracted": work.extracted}
     except InputError as error:
         raise InputError(
             f"{where}: done, but images that were added just before the end may be missing ({error}); add them again"
         ) from None
 
 
-def extract_beside(old: NamedGallery, model: Embedder, place: GalleryPlace, *, skip_bad: bool = False) -> NamedGallery:
+def extract_beside(old: Gallery, model: Embedder, place: GalleryPlace, *, skip_bad: bool = False) -> Gallery:
     """Like :func:`reindex`, extract all images of a gallery with a new model, but into a gallery at another place."""
     work = _Reindexing(model, skip_bad)
     new = work.begin(place, old)
     work.catch_up(old, new, new.images())
-    new.gallery.finish()
+    new.finish()
     return new
 
 
@@ -102,18 +103,20 @@ class _Reindexing:
         self.skipped: set[str] = set()
         self.extracted = 0
 
-    def begin(self, beside: GalleryPlace, old: NamedGallery) -> NamedGallery:
+    def begin(self, beside: GalleryPlace, old: Gallery) -> Gallery:
         """Create the new version with the first batch of images."""
-        images, norm, flip = old.images(), None, flips(self.model.source)
+        images, extraction = old.images(), Extraction.of(self.model.source)
         if not images:
             raise InputError(f"{old.where}: contains no images; add some")
-        names = {"camera": dict(old.cameras)}  # statistics per camera are stored under the numbers of the cameras
-        if old.norm:
+        # Statistics per camera are stored under the numbers of the cameras.
+        names = {"camera": dict(old.about.names.get("camera", {}))}
+        if old.extraction.norm:
             from lreid.retrieval.camera_norm import CameraNorm
 
             _, pixels = read_images(images, self.model, names, skip_bad=self.skip_bad)
             require_some(pixels)
-            norm = CameraNorm.estimate(extract_features(self.model, pixels, flip), pixels.camids)
+            norm = CameraNorm.estimate(extraction(self.model, pixels), pixels.camids)
+            extraction = replace(extraction, norm=norm)
         for part in _parts(images):
             first, pixels = read_images(part, self.model, names, skip_bad=self.skip_bad)
             self._count(part, first, len(images))
@@ -121,11 +124,10 @@ class _Reindexing:
                 break
         else:
             raise InputError(f"{old.where}: none of its images can be read; restore them")
-        features, about = extract_features(self.model, pixels, flip, norm), old.gallery.about
-        options: dict[str, Any] = {"kind": about.kind, "shards": about.shards, "names": names, "whole": False}
-        return NamedGallery.build(beside, self.model, first, features, flip=flip, norm=norm, **options)
+        options = {"kind": old.about.kind, "shards": old.about.shards, "names": names, "whole": False}
+        return save_new(beside, self.model, first, extraction(self.model, pixels), extraction, **options)
 
-    def catch_up(self, old: NamedGallery, new: NamedGallery, have: Sequence[SearchImage]) -> bool:
+    def catch_up(self, old: Gallery, new: Gallery, have: Sequence[SearchImage]) -> bool:
         """Add and remove images until ``new`` has the same images as ``old``; return whether ``new`` has changed.
 
         Args:
@@ -135,14 +137,14 @@ class _Reindexing:
         wanted = old.images()
         current, had = set(wanted), set(have)
         removed = [image.path for image in have if image not in current]
-        removed = [path for path, held in zip(removed, new.gallery.holds(removed), strict=True) if held]
+        removed = [path for path, held in zip(removed, new.holds(removed), strict=True) if held]
         if removed:
-            new.gallery.remove(removed)
-            new.gallery.save()
+            new.remove(removed)
+            new.save()
         # An image that was in the new version, but no longer is, was removed by another process.
-        missing = new.lacking([image for image in wanted if image not in had and image.path not in self.skipped])
+        missing = missing_in(new, [image for image in wanted if image not in had and image.path not in self.skipped])
         for part in _parts(missing, len(wanted)):
-            self._count(part, new.add(self.model, part, skip_bad=self.skip_bad), len(wanted))
+            self._count(part, add_images(new, self.model, part, skip_bad=self.skip_bad), len(wanted))
         return bool(removed or missing)
 
     def _count(self, part: Sequence[SearchImage], read: Sequence[SearchImage], total: int) -> None:
@@ -164,8 +166,10 @@ def roll_back(where: str | Path) -> str:
         InputError: there is no previous version.
     """
     place = place_of(where)
+    if not place.previous().exists():
+        raise InputError(f"{place}: has no previous version to go back to; check the name of the gallery")
     # Load the previous version before it replaces a usable gallery, so that a damaged version raises an error here.
-    model = NamedGallery.load(place.previous()).gallery.about.model if place.previous().exists() else ""
+    model = Gallery.load(place.previous()).about.model
     place.roll_back()
     return model
 

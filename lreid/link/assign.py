@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import InputError, counted
-from lreid.gallery.named_gallery import NamedGallery
+from lreid.gallery import Gallery
 from lreid.link.constraints import learn_travel, least_times
 from lreid.link.folder import CROPS, enrolled_images
 from lreid.link.offline import impostors, link
@@ -37,7 +37,7 @@ class LinkOptions:
 
 
 def require_threshold(
-    record: LinkRecord, new: Sequence[Json], old: Sequence[Json], named: NamedGallery | None, options: LinkOptions
+    record: LinkRecord, new: Sequence[Json], old: Sequence[Json], gallery: Gallery | None, options: LinkOptions
 ) -> None:
     """Check that there is a threshold, or that new tracklets can calibrate one, before features are extracted.
 
@@ -52,28 +52,25 @@ def require_threshold(
         earlier, fresh = _tracklets(old, place, unknown[: len(old)]), _tracklets(new, place, unknown[len(old) :])
         identities = np.array([row["identity"] for row in old])
         impostors(fresh, learn_travel(earlier, identities, least))
-    elif record.content["threshold"] is None:
-        raise InputError("--online has no data to calibrate on yet; link one day without it first, or pass --threshold")
-    elif named and record.content["model"] != named.gallery.about.model:
+    elif record.content["threshold"] is None or (gallery and record.content["model"] != gallery.about.model):
         raise InputError(
-            "--online has no threshold for the gallery's new model yet; link one day without it first, or pass "
-            "--threshold"
+            "--online has no threshold for the gallery's model yet; link one day without it first, or pass --threshold"
         )
 
 
 def assign(
-    record: LinkRecord, named: NamedGallery, new: Sequence[Json], old: Sequence[Json], options: LinkOptions
+    record: LinkRecord, gallery: Gallery, new: Sequence[Json], old: Sequence[Json], options: LinkOptions
 ) -> None:
     """Assign identities to new tracklets, and record how similar each tracklet is to the others of its identity."""
     numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
     numbers |= {name: int(number) for number, name in record.content["names"].items()}
-    enrolled = enrolled_images(named)
+    enrolled = enrolled_images(gallery)
     for _, name in enrolled:
         if name not in numbers:
             numbers[name] = record.new_identity()
             record.content["names"][str(numbers[name])] = name
     place, least = _travel(record)
-    features, of_enrolled = _features(record, named, [*old, *new], [path for path, _ in enrolled], options, len(old))
+    features, of_enrolled = _features(record, gallery, [*old, *new], [path for path, _ in enrolled], options, len(old))
     never = np.full(len(enrolled), -np.inf)  # the camera of enrolled images sees nobody, so times rule nothing out
     images = Tracklets(np.full(len(enrolled), len(place)), never, never, of_enrolled)
     earlier = _tracklets(old, place, features[: len(old)]).followed_by(images)
@@ -91,7 +88,7 @@ def assign(
         linker = OnlineLinker(learn_travel(earlier, identities, least), threshold, earlier, identities, len(fresh))
         labels = linker.add_in_steps(fresh, options.delay)
     record.content["threshold"] = threshold
-    record.content["model"] = named.gallery.about.model
+    record.content["model"] = gallery.about.model
     _write(record, new, order, np.concatenate([identities, labels]), earlier.followed_by(fresh).features)
 
 
@@ -138,22 +135,22 @@ def _corrections(record: LinkRecord, rows: Sequence[Json], order: Sequence[int])
 
 def _features(
     record: LinkRecord,
-    named: NamedGallery,
+    gallery: Gallery,
     rows: Sequence[Json],
     enrolled: Sequence[str],
     options: LinkOptions,
     earlier: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return unit features (N, D) of tracklets and (E, D) of enrolled images, standardised if requested."""
-    labels = named.gallery.labels()
-    vectors = named.gallery.features(labels.keys)
+    labels = gallery.labels()
+    vectors = gallery.features(labels.keys)
     index = {path: number for number, path in enumerate(labels.paths)}
     crops = [
         [index[path] for name in row["crops"] if (path := f"{CROPS}/{row['key']}/{name}") in index] for row in rows
     ]
     lacking = next((row["key"] for row, of in zip(rows, crops, strict=True) if not of), None)
     if lacking is not None:
-        raise InputError(f"{named.where}: lacks the crops of {lacking}; remove that identity, or restore the gallery")
+        raise InputError(f"{gallery.where}: lacks the crops of {lacking}; remove that identity, or restore the gallery")
     if options.standardise:
         from lreid.retrieval.camera_norm import CameraNorm
 

@@ -16,11 +16,9 @@ from lreid.data.records import Record
 from lreid.data.tracker_boxes import NoTracks
 from lreid.data.tracks import Choice
 from lreid.data.videos import shown
-from lreid.errors import InputError
-from lreid.gallery import Gallery
-from lreid.gallery.gallery import place_of
-from lreid.gallery.images import origin
-from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
+from lreid.errors import InputError, require
+from lreid.gallery.gallery import Gallery, place_of
+from lreid.gallery.images import Extraction
 from lreid.link.assign import LinkOptions, assign, require_threshold
 from lreid.link.cutting import Clip, cut
 from lreid.link.folder import CROPS, GALLERY, changing, enrolled_images
@@ -65,14 +63,14 @@ def add_recordings(
     Raises:
         InputError: an argument is invalid, or no recording has tracklets; nothing changes.
     """
-    _require_days(keep_days)
+    require(keep_days is None or keep_days >= 0, "--keep-days", keep_days, "a number of days, 0 or more")
     if keep_days is not None and any(clip.start == 0 for clip in clips):
         raise InputError("--keep-days needs the time of each recording; give each camera its start")
     with changing(folder, f"add {', '.join(clip.name for clip in clips)}", new=True) as change:
         record = change.record
         new: list[Json] = []
         empty: dict[str, NoTracks] = {}
-        named, model, flip = _opened(folder, checkpoint, device)  # raises errors before the videos are read
+        gallery, network, extraction = _opened(folder, checkpoint, device)  # before the videos are read, for its errors
         for clip in clips:
             _require_later(record, clip)
         for clip in clips:
@@ -93,13 +91,13 @@ def add_recordings(
         old = record.tracklets.copy()
         new.sort(key=lambda each: (each["start"], each["end"], each["key"]))
         record.tracklets.extend(new)
-        require_threshold(record, new, old, named, options)
-        named = _with_features(folder, new, named, checkpoint, model, flip)
+        require_threshold(record, new, old, gallery, options)
+        gallery = _with_features(folder, new, gallery, network, extraction)
         for clip in clips:
             if clip.name not in empty:
                 sync_below(folder / CROPS / clip.name, folder)
-        assign(record, named, new, old, options)
-        change.gallery = named
+        assign(record, gallery, new, old, options)
+        change.gallery = gallery
     if keep_days is not None:
         remove_tracklets(folder, keep_days=keep_days)
     return LinkRecord.read(folder)
@@ -120,12 +118,12 @@ def relink(folder: Path, options: LinkOptions = DEFAULT_OPTIONS) -> LinkRecord:
         record = change.record
         if not record.tracklets:
             raise InputError(f"{folder}: has no tracklets to link; add recordings with lreid link add")
-        named = NamedGallery.load(folder / GALLERY)
+        gallery = Gallery.load(folder / GALLERY)
         old = {each["key"]: each["identity"] for each in record.tracklets}
         fresh = record.content["next"]
-        assign(record, named, record.tracklets, [], options)
+        assign(record, gallery, record.tracklets, [], options)
         counts = Counter((each["identity"], old[each["key"]]) for each in record.tracklets)
-        people, names = {name for _, name in enrolled_images(named)}, record.content["names"]
+        people, names = {name for _, name in enrolled_images(gallery)}, record.content["names"]
         enrolled = {int(number) for number, name in names.items() if name in people}
         merged = {key for group in record.content["same"] for key in group}
         confirmed = {(each["identity"], old[each["key"]]) for each in record.tracklets if each["key"] in merged}
@@ -139,7 +137,7 @@ def relink(folder: Path, options: LinkOptions = DEFAULT_OPTIONS) -> LinkRecord:
                     names[str(before)] = names.pop(str(new))
         for each in record.tracklets:
             each["identity"] = numbers.get(each["identity"], each["identity"])
-        change.gallery = named
+        change.gallery = gallery
     return record
 
 
@@ -161,7 +159,7 @@ def rename(folder: Path, identity: str, name: str) -> LinkRecord:
         old = record.name_of(number := record.find(identity))
         record.name(identity, name)
         if record.name_of(number) == f"unknown-{number}":
-            images = [path for path, who in enrolled_images(NamedGallery.load(folder / GALLERY)) if who == old]
+            images = [path for path, who in enrolled_images(Gallery.load(folder / GALLERY)) if who == old]
             if images:
                 raise InputError(
                     f"{old}: images such as {images[0]} are enrolled under this name; choose another name, or first "
@@ -184,26 +182,22 @@ def remove_tracklets(folder: Path, identity: str | None = None, *, keep_days: fl
     Raises:
         InputError: the identity does not exist, or ``keep_days`` is negative.
     """
-    _require_days(keep_days)
+    require(keep_days is None or keep_days >= 0, "--keep-days", keep_days, "a number of days, 0 or more")
     with changing(folder, "") as change:
         record = change.record
-        named = NamedGallery.load(folder / GALLERY)
+        gallery = Gallery.load(folder / GALLERY)
         oldest = -np.inf if keep_days is None else time.time() - keep_days * DAY
         number = None if identity is None else record.find(identity)
         doomed = {e["key"] for e in record.tracklets if e["identity"] == number or e["end"] < oldest}
-        enrolled = [] if number is None else [p for p, name in enrolled_images(named) if name == record.name_of(number)]
+        name = None if number is None else record.name_of(number)
+        enrolled = [path for path, who in enrolled_images(gallery) if who == name]
         if not doomed and not enrolled:
             return 0
         if number is not None:
             record.content["names"].pop(str(number), None)
         record.drop(doomed)
-        change.gallery, change.enrolled = named, enrolled
+        change.gallery, change.enrolled = gallery, enrolled
     return len(doomed)
-
-
-def _require_days(keep_days: float | None) -> None:
-    if keep_days is not None and not keep_days >= 0:
-        raise InputError(f"--keep-days is {keep_days:g}; give a number of days, 0 or more")
 
 
 def _require_later(record: LinkRecord, clip: Clip) -> None:
@@ -215,27 +209,28 @@ def _require_later(record: LinkRecord, clip: Clip) -> None:
             )
 
 
-def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGallery | None, Embedder, bool]:
-    """Return a folder's gallery (None if there is none yet), the model, and whether mirrored images are used."""
+def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[Gallery | None, Embedder, Extraction]:
+    """Return a folder's gallery (None if there is none yet), its network, and how features are computed."""
     place = place_of(folder / GALLERY)
     if not place.exists():
         if checkpoint is None:
             raise InputError(f"{folder / GALLERY}: does not exist yet; pass --checkpoint, such as zoo:people")
         from lreid.loading import load_model
 
-        return None, load_model(checkpoint, device), flips(checkpoint)
-    named = NamedGallery.load(place)
-    if named.norm is not None:
+        network = load_model(checkpoint, device)
+        return None, network, Extraction.of(network.source)
+    gallery = Gallery.load(place)
+    if gallery.extraction.norm is not None:
         raise InputError(
-            f"{named.where}: has adapted normalisation; build it without --adapt-norm, because linking standardises "
+            f"{gallery.where}: has adapted normalisation; build it without --adapt-norm, because linking standardises "
             "features itself"
         )
-    return named, named.model(checkpoint, device), named.flip
+    return gallery, gallery.load_network(checkpoint, device), gallery.extraction
 
 
 def _with_features(
-    folder: Path, rows: Sequence[Json], named: NamedGallery | None, checkpoint: Path | None, model: Embedder, flip: bool
-) -> NamedGallery:
+    folder: Path, rows: Sequence[Json], gallery: Gallery | None, network: Embedder, extraction: Extraction
+) -> Gallery:
     """Add features of the tracklets' crops to the gallery, without identities and without saving the gallery."""
     from lreid.models.fingerprint import fingerprint
 
@@ -243,13 +238,11 @@ def _with_features(
     cameras = [row["camera"] for row in rows for _ in row["crops"]]
     seconds = [int(row["start"]) for row in rows for _ in row["crops"]]
     records = [Record(str(folder / path), UNKNOWN, UNKNOWN) for path in paths]
-    features = extract_features(model, Images(records, height=model.height, width=model.width), flip)
+    features = extraction(network, Images(records, height=network.height, width=network.width))
     ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has; changing() replaces it
-    if named is not None:
-        named.gallery.add(features, paths, ids, cameras, seconds, model=fingerprint(model))
-        return named
-    assert checkpoint is not None
-    place = place_of(folder / GALLERY)
-    extras = origin(model, flip)
-    gallery = Gallery.build(features, paths, ids, cameras, seconds, model=fingerprint(model), at=place, extras=extras)
-    return NamedGallery(gallery, str(folder / GALLERY), checkpoint, flip, None)
+    labels, model = (paths, ids, cameras, seconds), fingerprint(network)
+    if gallery is None:
+        extras = extraction.to_arrays()
+        return Gallery.build(features, *labels, model=model, at=folder / GALLERY, extras=extras)
+    gallery.add(features, *labels, model=model)
+    return gallery

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lreid.errors import InputError, NotConfirmed
-from lreid.gallery.gallery import place_of
-from lreid.gallery.named_gallery import NamedGallery
+from lreid.gallery.gallery import Gallery, place_of
 from lreid.link.cutting import BOXES
 from lreid.link.page import write_identities_page
 from lreid.link.record import RECORD_FILE, LinkRecord
@@ -35,7 +34,7 @@ class FolderChange:
     """
 
     record: LinkRecord
-    gallery: NamedGallery | None = None
+    gallery: Gallery | None = None
     enrolled: Sequence[str] = ()
 
 
@@ -75,7 +74,7 @@ def _store(folder: Path, action: str, record: LinkRecord) -> Iterator[FolderChan
             return
         if action:  # undo and removals have changed the history themselves
             record.remember(action)
-        _label(change.gallery or NamedGallery.load(folder / GALLERY), record)
+        _label(change.gallery or Gallery.load(folder / GALLERY), record)
         _write_tracks(folder, record)
         write_identities_page(folder / PAGE, record)
         record.write(folder)
@@ -92,26 +91,26 @@ def _store(folder: Path, action: str, record: LinkRecord) -> Iterator[FolderChan
         ) from None
 
 
-def enrolled_images(named: NamedGallery) -> list[tuple[str, str]]:
+def enrolled_images(gallery: Gallery) -> list[tuple[str, str]]:
     """Return the path and name of each enrolled image in the gallery."""
-    images = ((image.path, image.identity) for image in named.images())
+    images = ((image.path, image.identity) for image in gallery.images())
     return [(path, name) for path, name in images if name is not None and not path.startswith(f"{CROPS}/")]
 
 
-def _label(named: NamedGallery, record: LinkRecord) -> None:
+def _label(gallery: Gallery, record: LinkRecord) -> None:
     """Give every crop in the gallery the name of its identity, rename enrolled people, and save the gallery."""
     names = {f"{CROPS}/{each['key']}": record.name_of(each["identity"]) for each in record.tracklets}
-    labels, renamed = named.gallery.labels(), record.renamed
+    labels, renamed = gallery.labels(), record.renamed
     rows = zip(labels.paths, labels.ids, strict=True)
     wanted = [names.get(str(path).rpartition("/")[0], renamed.get(name)) for path, name in rows]
     wrong = [row for row, name in enumerate(wanted) if name is not None and name != labels.ids[row]]
     if wrong:
-        vectors, paths = named.gallery.features(labels.keys[wrong]), [str(labels.paths[row]) for row in wrong]
-        named.gallery.remove(paths)
-        model = named.gallery.about.model
+        vectors, paths = gallery.features(labels.keys[wrong]), [str(labels.paths[row]) for row in wrong]
+        gallery.remove(paths)
+        model = gallery.about.model
         ids = [wanted[row] for row in wrong]
-        named.gallery.add(vectors, paths, ids, labels.cams[wrong], labels.times[wrong], model=model)
-    named.gallery.save()
+        gallery.add(vectors, paths, ids, labels.cams[wrong], labels.times[wrong], model=model)
+    gallery.save()
 
 
 def _write_tracks(folder: Path, record: LinkRecord) -> None:
@@ -133,12 +132,12 @@ def _sweep(folder: Path, record: LinkRecord, enrolled: Sequence[str] = ()) -> No
     place = place_of(folder / GALLERY)
     remove_leftovers(folder)  # a temporary gallery of a killed process has features of people
     for each in [place, *place.others()] if place.exists() else []:
-        named = NamedGallery.load(each, unfinished=True)
-        paths = named.gallery.store.labels().paths.tolist()
+        gallery = Gallery.load(each, unfinished=True)
+        paths = gallery.store.labels().paths.tolist()
         crops = {path for path in paths if path.startswith(f"{CROPS}/") and path.rpartition("/")[0] not in keys}
         if outdated := [path for path in paths if path in crops or path in enrolled]:
-            named.gallery.remove(outdated)
-            named.gallery.save()
+            gallery.remove(outdated)
+            gallery.save()
     # Files outside the folders CAMERA/START/TRACK are not lreid's; macOS writes .DS_Store into every folder it shows.
     inside = (file.relative_to(folder).parts for file in files_below(folder / CROPS))
     for key in {"/".join(parts[:4]) for parts in inside if len(parts) > 4} - keys:

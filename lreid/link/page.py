@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 from urllib.parse import quote
 
 from lreid.errors import counted
@@ -18,25 +17,6 @@ MAX_CROPS = 6  # maximum number of crops shown per identity
 COLOUR_COUNT = 10  # number of colours in report/static/style.css
 
 
-class TimelineBar(NamedTuple):
-    """A tracklet on a timeline: left edge and width in per cent of the timeline, its colour and its title."""
-
-    left: float
-    width: float
-    colour: int
-    title: str
-
-
-class TimelineRow(NamedTuple):
-    """An identity: its number, name, summary and bars, and the addresses and titles of its crops."""
-
-    identity: int
-    name: str
-    note: str
-    bars: list[TimelineBar]
-    crops: list[tuple[str, str]]
-
-
 def write_identities_page(path: Path, record: LinkRecord) -> None:
     """Write the page about a record. The page works offline and loads the crops from the folder.
 
@@ -47,10 +27,10 @@ def write_identities_page(path: Path, record: LinkRecord) -> None:
     spans = _spans(record.content["clips"])
     identities = record.identities
     lines = [_row(record, number, of, cameras, spans) for number, of in identities.items()]
-    people = counted(len(lines), "identity")
+    size = f"{counted(len(record.tracklets), 'tracklet')} of {counted(len(cameras), 'camera')}"
     intro = [
-        f"{people} in {counted(len(record.tracklets), 'tracklet')} of {counted(len(cameras), 'camera')}; times are "
-        "UTC. Hours without a recording are left out of the timelines.",
+        f"{counted(len(lines), 'identity')} in {size}; times are UTC.",
+        "Hours without a recording are left out of the timelines.",
         "Correct identities with lreid link merge, split, apart and name; lreid link undo reverts the last change.",
     ]
     legend = [(camera, number % COLOUR_COUNT) for number, camera in enumerate(cameras)]
@@ -73,25 +53,21 @@ def _spans(clips: list[Json]) -> list[tuple[float, float]]:
     return spans
 
 
-def _row(
-    record: LinkRecord, number: int, of: list[Json], cameras: list[str], spans: list[tuple[float, float]]
-) -> TimelineRow:
+def _row(record: LinkRecord, number: int, of: list[Json], cameras: list[str], spans: list[tuple[float, float]]) -> Json:
+    """Describe an identity for the template: its bars, in per cent of the timeline, and its crops with addresses."""
     total = sum(end - start for start, end in spans) or 1.0
 
     def place(moment: float) -> float:
         return 100 * sum(min(max(moment - start, 0), end - start) for start, end in spans) / total
 
     of = sorted(of, key=lambda each: (each["start"], each["key"]))
-    bars = [
-        TimelineBar(
-            round(place(each["start"]), 2),
-            round(place(each["end"]) - place(each["start"]), 2),
-            cameras.index(each["camera"]) % COLOUR_COUNT,
-            f"{_clock(each['start'])} to {_clock(each['end'])}, {each['key']}: {each['why']}"
-            + (f", similarity {each['score']:.2f}" if each["score"] is not None else ""),
-        )
-        for each in of
-    ]
+    bars = []
+    for each in of:
+        left, right = place(each["start"]), place(each["end"])
+        score = "" if each["score"] is None else f", similarity {each['score']:.2f}"
+        title = f"{_clock(each['start'])} to {_clock(each['end'])}, {each['key']}: {each['why']}{score}"
+        colour = cameras.index(each["camera"]) % COLOUR_COUNT
+        bars.append({"left": round(left, 2), "width": round(right - left, 2), "colour": colour, "title": title})
     shown = of if len(of) <= MAX_CROPS else [of[place * (len(of) - 1) // (MAX_CROPS - 1)] for place in range(MAX_CROPS)]
     crops = [
         (quote(f"tracklets/{each['key']}/{max(each['crops'], key=each['crops'].__getitem__)}"), each["key"])
@@ -99,7 +75,7 @@ def _row(
     ]
     seen = counted(len({each["camera"] for each in of}), "camera")
     note = f"{counted(len(of), 'tracklet')}, {seen}, {_clock(of[0]['start'])} to {_clock(of[-1]['end'])}"
-    return TimelineRow(number, record.name_of(number), note, bars, crops)
+    return {"identity": number, "name": record.name_of(number), "note": note, "bars": bars, "crops": crops}
 
 
 def _clock(moment: float) -> str:

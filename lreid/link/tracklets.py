@@ -29,16 +29,12 @@ class Tracklets:
         return len(self.cameras)
 
     def __getitem__(self, rows: np.ndarray | slice) -> Tracklets:
-        return Tracklets(self.cameras[rows], self.starts[rows], self.ends[rows], self.features[rows])
+        return Tracklets(*(column[rows] for column in vars(self).values()))
 
     def followed_by(self, later: Tracklets) -> Tracklets:
         """Return these tracklets and then the later ones."""
-        return Tracklets(
-            np.concatenate([self.cameras, later.cameras]),
-            np.concatenate([self.starts, later.starts]),
-            np.concatenate([self.ends, later.ends]),
-            np.concatenate([self.features, later.features]),
-        )
+        pairs = zip(vars(self).values(), vars(later).values(), strict=True)
+        return Tracklets(*(np.concatenate(pair) for pair in pairs))
 
 
 def robust_mean(features: np.ndarray, quality: np.ndarray) -> np.ndarray:

@@ -17,13 +17,8 @@ from lreid.serve.served_gallery import Absent, Conflict, ServedGallery, Unavaila
 from lreid.utils.extras import installed_version
 
 STATIC = Path(__file__).with_name("static")
-STATUS = {
-    Absent: 404,
-    Conflict: 409,
-    Unavailable: 503,
-    OutOfMemory: 503,
-    NotConfirmed: 500,
-}  # HTTP status by error; 422 for all others
+# HTTP status by error; 422 for all others.
+STATUS = {Absent: 404, Conflict: 409, Unavailable: 503, OutOfMemory: 503, NotConfirmed: 500}
 BODY = {"requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
 LONGEST_PATH = 4096  # maximum length of a path
 
@@ -129,7 +124,7 @@ def _routes(gallery: ServedGallery) -> APIRouter:
 def _count(gallery: ServedGallery) -> float:
     """Return the number of images; NaN if the gallery cannot be read, so that the other metrics stay available."""
     try:
-        return len(gallery.current().gallery)
+        return len(gallery.current())
     except InputError:
         return math.nan
 
@@ -137,12 +132,7 @@ def _count(gallery: ServedGallery) -> float:
 def _description(app: FastAPI) -> str:
     """Describe all routes on a page that loads nothing from other sites."""
     rows = [
-        (
-            method.upper(),
-            path,
-            ", ".join(option["name"] for option in route.get("parameters", ())),
-            route["description"],
-        )
+        (method.upper(), path, ", ".join(each["name"] for each in route.get("parameters", ())), route["description"])
         for path, methods in app.openapi()["paths"].items()
         for method, route in methods.items()
     ]

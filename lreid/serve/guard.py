@@ -56,9 +56,8 @@ class Guard:
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None, registry: CollectorRegistry) -> None:
         self.app, self.limits, self.token = app, limits, token
         self._waiting = 0
-        self._clients: OrderedDict[str, tuple[float, float]] = (
-            OrderedDict()
-        )  # token bucket of each client: remaining tokens, and the time of the last request
+        # Token bucket of each client: remaining tokens, and the time of the last request.
+        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
         names = ("method", "path", "status")
         self._requests = Counter("lreid_requests", "Answered requests", names, registry=registry)
         self._seconds = Histogram("lreid_request_seconds", "Seconds until the answer", ("path",), registry=registry)

@@ -19,10 +19,9 @@ from lreid.data.images import FORMATS, read_image
 from lreid.errors import InputError, NotConfirmed
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.findings import findings
-from lreid.gallery.gallery import place_of
+from lreid.gallery.gallery import Gallery, place_of
 from lreid.gallery.gallery_file import stamp
-from lreid.gallery.images import SearchImage, read_images
-from lreid.gallery.named_gallery import NamedGallery, name_of
+from lreid.gallery.images import SearchImage, name_of, read_images
 from lreid.models.fingerprint import fingerprint
 from lreid.report.rendering import thumbnail
 from lreid.utils.files import write_atomically
@@ -88,13 +87,13 @@ class ServedGallery:
             )
         self.path = place.path
         self.folder = self.path.with_name(f"{self.path.name}.images").absolute()
-        self._named = NamedGallery.load(self.path)
-        self._model = self._named.model(checkpoint, device)
+        self._gallery = Gallery.load(self.path)
+        self._model = self._gallery.load_network(checkpoint, device)
         self._fingerprint = fingerprint(self._model)
         self._reading, self._extracting, self._changing = threading.Lock(), threading.Lock(), threading.Lock()
         self._undo: OrderedDict[str, Change] = OrderedDict()
 
-    def current(self) -> NamedGallery:
+    def current(self) -> Gallery:
         """Return the current content of the gallery file, for searches only.
 
         Raises:
@@ -102,11 +101,11 @@ class ServedGallery:
         """
         with self._reading:
             try:
-                if stamp(self.path) != getattr(self._named.gallery.store, "seen", None):
-                    self._named = self._read()
+                if stamp(self.path) != getattr(self._gallery.store, "seen", None):
+                    self._gallery = self._read()
             except OSError as error:
                 raise Unavailable(f"{self.path}: cannot be read ({error.strerror})") from None
-            return self._named
+            return self._gallery
 
     def search(self, content: bytes, top: int = 10, camera: str | None = None) -> dict[str, Any]:
         """Search the gallery; return the result of :func:`lreid.gallery.findings.findings` and the threshold.
@@ -119,9 +118,9 @@ class ServedGallery:
         Raises:
             InputError: the image cannot be read.
         """
-        named = self.current()
-        about = named.gallery.about
-        matches = named.gallery.search(self._features(named, content, camera), top, model=self._fingerprint)
+        gallery = self.current()
+        about = gallery.about
+        matches = gallery.search(self._features(gallery, content, camera), top, model=self._fingerprint)
         (finding,) = findings(matches, [""], [None], calibrated=about.threshold is not None)
         return finding | {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
 
@@ -144,9 +143,9 @@ class ServedGallery:
         labels = path, _name(identity, "identity"), _name(camera, "camera"), UNKNOWN
         features = self._features(self.current(), content, labels[2])
         change = Change(True, tuple([label] for label in labels), features, {path: content})
-        with self._changed() as named:
-            self._put(named, change)
-        return {"path": path, "images": len(named.gallery), "undo": self._undoable(change)}
+        with self._changed() as gallery:
+            self._put(gallery, change)
+        return {"path": path, "images": len(gallery), "undo": self._undoable(change)}
 
     def remove(self, path: str | None = None, identity: str | None = None) -> dict[str, Any]:
         """Remove one image, or all images of an identity. Image files are deleted only if they were uploaded.
@@ -159,8 +158,8 @@ class ServedGallery:
         Raises:
             Absent: the gallery has no such image or identity.
         """
-        with self._changed() as named:
-            labels = named.gallery.labels()
+        with self._changed() as gallery:
+            labels = gallery.labels()
             chosen = labels.paths == path
             if path is None:
                 chosen = np.array([name_of(each) == identity for each in labels.ids], dtype=bool)
@@ -168,14 +167,14 @@ class ServedGallery:
                 raise Absent(f"{path or identity}: the gallery has no such {'identity' if path is None else 'image'}")
             doomed = labels[chosen]
             features, files = np.empty(0), {}
-            if restorable := named.gallery.about.kind != "ivfpq":
-                features = named.gallery.features(doomed.keys)
+            if restorable := gallery.about.kind != "ivfpq":
+                features = gallery.features(doomed.keys)
                 files = {each: Path(each).read_bytes() for each in doomed.paths if self._uploaded(each)}
             self._take(
-                named, change := Change(False, (doomed.paths, doomed.ids, doomed.cams, doomed.times), features, files)
+                gallery, change := Change(False, (doomed.paths, doomed.ids, doomed.cams, doomed.times), features, files)
             )
         undo = self._undoable(change) if restorable else None
-        return {"removed": len(doomed), "images": len(named.gallery), "undo": undo}
+        return {"removed": len(doomed), "images": len(gallery), "undo": undo}
 
     def undo(self, change: str) -> dict[str, int]:
         """Undo one of the last changes, and return the number of ``images`` in the gallery.
@@ -184,24 +183,20 @@ class ServedGallery:
             Absent: there is no such change, or it was already undone.
             Conflict: later changes make the undo impossible.
         """
-        if (undone := self._undo.pop(change, None)) is None:
-            raise Absent(
-                f"{change[:MOST_LETTERS]}: no such change, or it was already undone; the last {UNDOABLE} can be undone"
-            )
-        try:
-            with self._changed() as named:
-                (self._take if undone.added else self._put)(named, undone)
-        except InputError:
-            self._undo[change] = undone
-            raise
-        return {"images": len(named.gallery)}
+        with self._changed() as gallery:
+            if (undone := self._undo.get(change)) is None:
+                name = change[:MOST_LETTERS]
+                raise Absent(f"{name}: no such change, or it was already undone; the last {UNDOABLE} can be undone")
+            (self._take if undone.added else self._put)(gallery, undone)
+            self._undo.pop(change, None)
+        return {"images": len(gallery)}
 
     def info(self) -> dict[str, Any]:
         """Return the properties of the gallery: counts, ``kind``, ``model``, threshold and false accept rate."""
-        named = self.current()
+        gallery = self.current()
         shown = ("kind", "model", "threshold", "false_accept_rate", "calibrated_on")
-        properties = {name: getattr(named.gallery.about, name) for name in shown}
-        return {"gallery": self.path.name} | named.counts() | properties
+        properties = {name: getattr(gallery.about, name) for name in shown}
+        return {"gallery": self.path.name} | gallery.counts() | properties
 
     def thumbnail(self, path: str) -> bytes:
         """Return a small JPEG of an image in the gallery; other files are never read.
@@ -209,65 +204,65 @@ class ServedGallery:
         Raises:
             Absent: the gallery has no such image, or its file cannot be read.
         """
-        if not self.current().gallery.holds([path])[0]:
+        if not self.current().holds([path])[0]:
             raise Absent("the gallery has no such image")
         try:
             return thumbnail(read_image(path))
         except InputError:
             raise Absent("the file of this image is missing or damaged") from None
 
-    def _features(self, named: NamedGallery, content: bytes, camera: str | None) -> np.ndarray:
+    def _features(self, gallery: Gallery, content: bytes, camera: str | None) -> np.ndarray:
         """Extract features ``(1, D)`` of an image, which is decoded as in ``lreid search``."""
         _suffix(content)
         with self._extracting, tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "image")
             file.write_bytes(content)
             try:
-                _, pixels = read_images([SearchImage(str(file), None, camera)], self._model, named.gallery.about.names)
+                _, pixels = read_images([SearchImage(str(file), None, camera)], self._model, gallery.about.names)
             except InputError as error:  # the advice in the message is meant for commands, so it is replaced
                 reason = str(error).replace(str(file), "the image").partition("; ")[0]
                 raise type(error)(f"{reason}; send another file") from None
-            return named.extract(self._model, pixels)
+            return gallery.extraction(self._model, pixels)
 
-    def _read(self) -> NamedGallery:
+    def _read(self) -> Gallery:
         with _available():
-            named = NamedGallery.load(self.path)
-        if named.gallery.about.model != self._fingerprint:
+            gallery = Gallery.load(self.path)
+        if gallery.about.model != self._fingerprint:
             raise Unavailable(f"{self.path}: now has features of a different model; restart lreid serve")
-        return named
+        return gallery
 
     @contextmanager
-    def _changed(self) -> Iterator[NamedGallery]:
+    def _changed(self) -> Iterator[Gallery]:
         """Read the gallery file for a change; once the change is saved, searches use the changed gallery."""
         with self._changing:
-            named = self._read()
-            yield named
+            gallery = self._read()
+            yield gallery
             with self._reading:
-                self._named = named
+                self._gallery = gallery
 
-    def _put(self, named: NamedGallery, change: Change) -> None:
+    def _put(self, gallery: Gallery, change: Change) -> None:
         """Write the image files, then the gallery with their features."""
         paths = change.labels[0]
-        if named.gallery.holds(paths).any():
+        if gallery.holds(paths).any():
             raise Conflict(f"{paths[0]}: is already in the gallery; remove it first")
-        named.gallery.add(change.features, *change.labels, model=self._fingerprint)
+        gallery.add(change.features, *change.labels, model=self._fingerprint)
         try:
             with _available():
                 for path, content in change.files.items():
                     write_atomically(path, lambda file, content=content: file.write(content), private=True)  # type: ignore[misc]
-                named.gallery.save()
+                gallery.save()
         except Unavailable:
             _delete(change.files)
             raise
 
-    def _take(self, named: NamedGallery, change: Change) -> None:
+    def _take(self, gallery: Gallery, change: Change) -> None:
         """Write the gallery without some images, then delete those of their files that were uploaded."""
         paths = change.labels[0]
-        if not named.gallery.holds(paths).all():
+        if not gallery.holds(paths).all():
             raise Conflict(f"{paths[0]}: is no longer in the gallery")
-        named.gallery.remove(paths)
+        gallery.remove(paths)
         with _available():
-            named.gallery.save()
+            gallery.save()
         _delete(filter(self._uploaded, paths))
 
     def _uploaded(self, path: str) -> bool:

@@ -13,7 +13,7 @@ from lreid.data.custom import read_custom
 from lreid.data.datasets import Sources
 from lreid.data.listing import Pattern, folders_test, list_folder, preview, suggested
 from lreid.errors import InputError
-from lreid.gallery.named_gallery import NamedGallery
+from lreid.gallery import Gallery
 
 NAMES = ["anna/01_1.png", "anna/02_2.png", "ben/01_1.png", "ben/02_1.png", "carl/01_1.png", "carl/02_1.png"]
 NAMES += ["dora/01_1.png", "dora/02_1.png"]
@@ -101,8 +101,8 @@ def test_pattern_labels_galleries_and_queries(tmp_path: Path, make_images: MakeI
     model, where = write_checkpoint(tmp_path / "model.pt"), Sources(pattern="{pid}/{camid}_{n}.png")
     images = lreid.gallery.list_images([tmp_path / "people"], "gallery", where)
     named = lreid.gallery.build(tmp_path / "people.gallery", model, images, device="cpu")
-    assert {*named.cameras.values()} == {"01", "02"} and len(named.identities) == 4
+    assert {*named.about.names["camera"].values()} == {"01", "02"} and len(named.identities) == 4
     query = tmp_path / "people" / "anna" / "02_2.png"
     found = lreid.gallery.query(tmp_path / "people.gallery", [query], other_cameras=True, sources=where, device="cpu")
     assert {match["camera"] for match in found["queries"][0]["matches"]} == {"01"}
-    assert len(NamedGallery.load(tmp_path / "people.gallery").images()) == len(NAMES)
+    assert len(Gallery.load(tmp_path / "people.gallery").images()) == len(NAMES)

@@ -20,7 +20,7 @@ from lreid.errors import InputError
 from lreid.export import export, formats
 from lreid.export.traced import TOLERANCE, ImagesToFeatures
 from lreid.gallery import Gallery
-from lreid.gallery.named_gallery import flips
+from lreid.gallery.images import Extraction
 from lreid.models import Embedder
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
@@ -210,9 +210,9 @@ def test_weights_in_another_file_are_refused(
 
 @pytest.mark.slow
 def test_exported_models_contain_the_config_and_cannot_be_exported_again(files: Path, tmp_path: Path) -> None:
-    assert flips(files / "raw.onnx")
+    assert Extraction.of(files / "raw.onnx").flip
     with pytest.raises(InputError, match="outside.onnx"):
-        flips(files / "outside.onnx")
+        Extraction.of(files / "outside.onnx")
     with pytest.raises(InputError, match="raw.onnx: is exported"):
         export(OnnxEmbedder(files / "raw.onnx"), tmp_path / "again.onnx")
 

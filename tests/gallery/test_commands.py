@@ -14,8 +14,8 @@ import lreid.gallery
 from lreid.data.images import read_image
 from lreid.data.listing import MARKET_NAME
 from lreid.errors import InputError
+from lreid.gallery import Gallery
 from lreid.gallery.findings import verdict
-from lreid.gallery.named_gallery import NamedGallery
 from lreid.loading import load_model
 from lreid.retrieval import CameraNorm
 from lreid.retrieval.protocols import threshold_for
@@ -157,9 +157,9 @@ def test_add_takes_new_images_and_new_names(world: Path, gallery: Path, tmp_path
     assert lreid.gallery.add(gallery, lreid.gallery.list_images([world / "gallery"], "gallery"), device="cpu") == 0
     images = lreid.gallery.list_images([world / "gallery", world / "people"], "gallery")
     assert lreid.gallery.add(gallery, images, device="cpu") == 40
-    named = NamedGallery.load(gallery)
-    assert len(named.gallery) == len(images) == 166 and len(named.identities) == 40
-    labels = named.gallery.labels()
+    named = Gallery.load(gallery)
+    assert len(named) == len(images) == 166 and len(named.identities) == 40
+    labels = named.labels()
     for path, name in zip(labels.paths, labels.ids, strict=True):
         assert name == (Path(path).parent.name if "people" in path else identity(path))
     path = next((world / "people").rglob("*.png"))
@@ -184,9 +184,9 @@ def test_remove_everywhere_reaches_every_version(gallery: Path, images: list[Pat
     versions = [gallery, *(gallery.with_name(f"{gallery.name}.{other}") for other in ("next", "previous"))]
     for path in versions[1:]:
         shutil.copy(gallery, path)
-    unfinished = NamedGallery.load(versions[1])
-    unfinished.gallery.about.whole = False
-    unfinished.gallery.save()
+    unfinished = Gallery.load(versions[1])
+    unfinished.about.whole = False
+    unfinished.save()
     half = shutil.copy(gallery, gallery.with_name(f".{gallery.name}.previous.0123abcd.lreid"))
     assert lreid.gallery.info(gallery)["related files"] == f"{versions[1]}, {versions[2]}, {half}"
     person, name = identity(images[-1]), images[-1].name.encode()
@@ -195,30 +195,19 @@ def test_remove_everywhere_reaches_every_version(gallery: Path, images: list[Pat
     assert lreid.gallery.remove(gallery, identity=person, everywhere=True) == 6
     assert lreid.gallery.remove(gallery, [str(images[0]), str(images[1])], everywhere=True) == 2
     for path in versions:
-        left = NamedGallery.load(path, unfinished=True)
-        assert person not in left.identities.values() and len(left.gallery) == len(images) - 8
+        left = Gallery.load(path, unfinished=True)
+        assert person not in left.identities.values() and len(left) == len(images) - 8
         assert name not in path.read_bytes()
     with pytest.raises(InputError, match="people.gallery: contains none"):
         lreid.gallery.remove(gallery, identity=person, everywhere=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "array"),
-    [
-        ("checkpoint", np.array([])),
-        ("flip", np.zeros((2, 2))),
-        ("norm/x", np.zeros(1)),
-        ("norm/features/whole", np.array(["a"])),
-        ("norm/features/whole", np.zeros((2, 3))),
-        ("norm/features/1", np.zeros(2)),
-    ],
-)
-def test_damaged_statistics_and_sources_are_refused(gallery: Path, name: str, array: np.ndarray) -> None:
-    named = NamedGallery.load(gallery)
-    named.gallery.about.extras[name] = array
-    named.gallery.save(gallery.with_name("bad"))
-    with pytest.raises(InputError, match="bad: "):
-        NamedGallery.load(gallery.with_name("bad"))
+def test_gallery_without_its_model_cannot_be_searched_with_images(gallery: Path, queries: list[Path]) -> None:
+    named = Gallery.load(gallery)
+    del named.about.extras["checkpoint"]
+    named.save(gallery.with_name("bad"))
+    with pytest.raises(InputError, match="bad: does not record"):
+        lreid.gallery.query(gallery.with_name("bad"), queries, device="cpu")
 
 
 def test_paths_that_are_not_utf8_are_searched_and_shown(world: Path, queries: list[Path], tmp_path: Path) -> None:
@@ -327,6 +316,6 @@ def test_skip_bad_leaves_out_unreadable_images_and_their_names(
         lreid.gallery.calibrate(gallery, listed, **options)
     listed += lreid.gallery.list_images([world / "people"], "")
     assert lreid.gallery.add(gallery, listed, **options) == 40
-    assert "somebody" not in NamedGallery.load(gallery).identities.values()
+    assert "somebody" not in Gallery.load(gallery).identities.values()
     named = lreid.gallery.build(tmp_path / "g", world / "model.pt", listed, **options)
-    assert len(named.gallery) == 40 and not named.gallery.holds([str(bad)])[0]
+    assert len(named) == 40 and not named.holds([str(bad)])[0]

@@ -12,10 +12,9 @@ from milvus_lite_server import require_milvus
 
 import lreid.gallery
 from lreid.errors import InputError
-from lreid.gallery import Gallery, named_gallery, versions
+from lreid.gallery import Gallery, commands, versions
 from lreid.gallery.gallery import place_of
 from lreid.gallery.images import SearchImage
-from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.versions import migrate, reindex, roll_back
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
@@ -52,7 +51,7 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str],
     return lambda name: f"{database}/{tmp_path.name.replace('-', '_')}_{name}"
 
 
-def build(where: str, world: Path, count: int | None = None) -> NamedGallery:
+def build(where: str, world: Path, count: int | None = None) -> Gallery:
     return lreid.gallery.build(where, world / "old.pt", listed(world)[:count], device="cpu")
 
 
@@ -74,24 +73,24 @@ def rows(gallery: Gallery) -> set[tuple]:
 def test_reindex_replaces_the_gallery_and_roll_back_restores_it(world, new_place, tmp_path):
     where = new_place("g")
     old = build(where, world)
-    before = rows(old.gallery)
+    before = rows(old)
     calibrate_gallery(where, [world / "images"])
     assert reindex(where, world / "new.pt", device="cpu") == {"images": 36, "extracted": 36}
-    new = NamedGallery.load(where)
+    new = Gallery.load(where)
     model = load_model(world / "new.pt")
-    assert new.gallery.about.model == fingerprint(model) and new.gallery.about.threshold is None
-    assert rows(new.gallery) == before and new.identities == old.identities
-    path, feature = next(iter(features_by_path(new.gallery).items()))
+    assert new.about.model == fingerprint(model) and new.about.threshold is None
+    assert rows(new) == before and new.identities == old.identities
+    path, feature = next(iter(features_by_path(new).items()))
     np.testing.assert_allclose(feature, model.extract([path], normalize=True)[0], atol=1e-5)
     with pytest.raises(InputError, match="already contains features of this model"):
         reindex(where, world / "new.pt", device="cpu")
     assert search_and_write(where, [Path(path)], tmp_path / "out")["queries"]  # by the checkpoint that it records
-    assert roll_back(where) == old.gallery.about.model
-    assert NamedGallery.load(where).gallery.about.threshold is not None
+    assert roll_back(where) == old.about.model
+    assert Gallery.load(where).about.threshold is not None
     with pytest.raises(InputError, match="no previous version"):
         roll_back(where)
     assert reindex(where, world / "new.pt", device="cpu") == {"images": 36, "extracted": 0}  # the newer version is kept
-    assert NamedGallery.load(where).gallery.about.model == fingerprint(model)
+    assert Gallery.load(where).about.model == fingerprint(model)
 
 
 @pytest.mark.slow
@@ -104,8 +103,8 @@ def test_remove_everywhere_reaches_all_versions(world, new_place):
     name = next(iter(old.identities.values()))
     assert lreid.gallery.remove(where, identity=name, everywhere=True) == 6
     for each in (place, place.previous()):
-        left = NamedGallery.load(each)
-        assert len(left.gallery) == 30 and name not in left.identities.values()
+        left = Gallery.load(each)
+        assert len(left) == 30 and name not in left.identities.values()
 
 
 @pytest.mark.slow
@@ -123,7 +122,7 @@ def test_killed_reindexing_continues_without_extracting_twice(world, new_place, 
         return original(images, *more, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        for module in (versions, named_gallery):
+        for module in (versions, commands):
             patch.setattr(module, "read_images", kill_at_third)
         reindex(where, world / "new.pt", device="cpu")
     assert [len(part) for part in extracted] == [8, 8]
@@ -136,7 +135,7 @@ def test_killed_reindexing_continues_without_extracting_twice(world, new_place, 
     assert lreid.gallery.add(where, listed(world), device="cpu") == 6
     assert lreid.gallery.remove(where, [extracted[0][0], extracted[1][0]]) == 2
     assert reindex(where, world / "new.pt", device="cpu") == {"images": 34, "extracted": 20}
-    assert len(NamedGallery.load(where).gallery) == 34
+    assert len(Gallery.load(where)) == 34
     assert reindex(where, tmp_path / "third.pt", restart=True, device="cpu")["extracted"] == 34
 
 
@@ -156,9 +155,9 @@ def test_images_added_just_before_the_switch_are_never_lost(world, new_place, mo
     else:
         with pytest.raises(InputError, match="another process has changed the file"):
             reindex(where, world / "new.pt", device="cpu")
-        assert len(NamedGallery.load(where).gallery) == 36
+        assert len(Gallery.load(where)) == 36
         assert reindex(where, world / "new.pt", device="cpu") == {"images": 36, "extracted": 6}
-    assert NamedGallery.load(where).gallery.about.model == fingerprint(load_model(world / "new.pt"))
+    assert Gallery.load(where).about.model == fingerprint(load_model(world / "new.pt"))
 
 
 def test_reindexing_leaves_out_unreadable_images(world, new_place, tmp_path, monkeypatch):
@@ -169,18 +168,18 @@ def test_reindexing_leaves_out_unreadable_images(world, new_place, tmp_path, mon
         shutil.copy(path, copy)
     build_gallery(where, world / "old.pt", [copy])
     monkeypatch.setattr(versions, "FEWEST_KEPT_AT_ONCE", 2)
-    by_key = NamedGallery.load(where).gallery.labels().paths
+    by_key = Gallery.load(where).labels().paths
     for path in [*by_key[:2], *by_key[4:]]:
         Path(path).unlink()
     with pytest.raises(InputError, match="skip_bad=True"):
         reindex(where, world / "new.pt", device="cpu")
-    assert len(NamedGallery.load(where).gallery) == 6
+    assert len(Gallery.load(where)) == 6
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(versions._Reindexing, "catch_up", lambda *_: exec("raise KeyboardInterrupt"))
         reindex(where, world / "new.pt", skip_bad=True, device="cpu")
     assert reindex(where, world / "new.pt", skip_bad=True, device="cpu") == {"images": 2, "extracted": 0}
-    named = NamedGallery.load(where)
-    assert named.identities.keys() == set(named.gallery.store.labels().ids.tolist())  # no names of the others
+    named = Gallery.load(where)
+    assert named.identities.keys() == set(named.store.labels().ids.tolist())  # no names of the others
     for path in by_key:
         Path(path).unlink(missing_ok=True)
     with pytest.raises(InputError, match="none of its images can be read"):
@@ -189,7 +188,7 @@ def test_reindexing_leaves_out_unreadable_images(world, new_place, tmp_path, mon
 
 def test_roll_back_restores_a_deleted_gallery(world, tmp_path):
     where = tmp_path / "g"
-    old = build(str(where), world, 6).gallery.about.model
+    old = build(str(where), world, 6).about.model
     reindex(where, world / "new.pt", device="cpu")
     where.unlink()
     assert roll_back(where) == old
@@ -200,14 +199,15 @@ def test_reindexing_estimates_statistics_per_camera_again(world, new_place):
     where = new_place("g")
     build_gallery(where, world / "old.pt", [world / "index.csv"], adapt_norm=True)
     reindex(where, world / "new.pt", device="cpu")
-    named = NamedGallery.load(where)
-    labels = named.gallery.store.labels()
+    named = Gallery.load(where)
+    labels = named.store.labels()
     model = load_model(world / "new.pt")
     features = model.extract(list(labels.paths))
     norm = CameraNorm.estimate(features, labels.cams)
-    assert named.norm.cameras.keys() == norm.cameras.keys() and len(norm.cameras) > 1
-    np.testing.assert_allclose(named.norm.whole, norm.whole, atol=1e-5)
-    matches = named.gallery.search(norm(features[:1], labels.cams[:1]), 1, model=fingerprint(model))
+    stored = named.extraction.norm
+    assert stored.cameras.keys() == norm.cameras.keys() and len(norm.cameras) > 1
+    np.testing.assert_allclose(stored.whole, norm.whole, atol=1e-5)
+    matches = named.search(norm(features[:1], labels.cams[:1]), 1, model=fingerprint(model))
     assert (matches.paths[0, 0], matches.scores[0, 0]) == (labels.paths[0], pytest.approx(1, abs=1e-4))
 
 
@@ -221,19 +221,19 @@ def test_migrate_copies_everything(world, tmp_path, request, way):
     build(source, world)
     calibrate_gallery(source, [world / "images"])
     assert migrate(source, target, shards=shards) == (36, 1.0)
-    one, other = NamedGallery.load(source), NamedGallery.load(target)
-    assert rows(one.gallery) == rows(other.gallery)
-    assert (one.identities, one.cameras, one.flip) == (other.identities, other.cameras, other.flip)
+    one, other = Gallery.load(source), Gallery.load(target)
+    assert rows(one) == rows(other)
+    assert one.about.names == other.about.names and one.extraction == other.extraction
     for name in ("threshold", "false_accept_rate", "calibrated_on"):
-        assert getattr(one.gallery.about, name) == getattr(other.gallery.about, name) is not None
-    assert other.gallery.about.shards == shards
-    copied = features_by_path(other.gallery)
-    for path, feature in features_by_path(one.gallery).items():
+        assert getattr(one.about, name) == getattr(other.about, name) is not None
+    assert other.about.shards == shards
+    copied = features_by_path(other)
+    for path, feature in features_by_path(one).items():
         np.testing.assert_allclose(copied[path], feature, atol=1e-6)
     with pytest.raises(InputError, match="already exists"):
         migrate(source, target)
     lreid.gallery.remove(target, [next(iter(copied))])
-    assert len(other.gallery.load(target)) == 35
+    assert len(other.load(target)) == 35
 
 
 def test_copy_that_differs_or_was_interrupted_is_no_gallery(world, new_place, tmp_path, monkeypatch):
@@ -247,10 +247,10 @@ def test_copy_that_differs_or_was_interrupted_is_no_gallery(world, new_place, tm
         with pytest.raises(ZeroDivisionError):
             migrate(source, target)
     with pytest.raises(InputError, match="no such file|not complete"):
-        NamedGallery.load(target)
+        Gallery.load(target)
     monkeypatch.setattr(versions, "BATCH", 7)
     assert migrate(source, target, kind="hnsw")[0] == 36
-    assert NamedGallery.load(target).gallery.about.kind == "hnsw"
+    assert Gallery.load(target).about.kind == "hnsw"
 
 
 def test_migrate_compares_matches_of_the_trained_index(tmp_path):

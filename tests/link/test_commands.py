@@ -15,8 +15,8 @@ from example_files import write_checkpoint
 
 from lreid.apps.cli import run_command
 from lreid.data.videos import shown
-from lreid.gallery.named_gallery import NamedGallery
-from lreid.link import commands
+from lreid.gallery import Gallery
+from lreid.gallery.images import Extraction
 
 COLOURS = ((220, 30, 30), (30, 200, 30), (40, 40, 220))
 WIDTH, HEIGHT, SECONDS = 40, 80, 4
@@ -85,7 +85,7 @@ def identities(linked: Path) -> dict[str, int]:
 
 
 def gallery(linked: Path) -> dict[str, str]:
-    images = NamedGallery.load(linked / "people.gallery").images()
+    images = Gallery.load(linked / "people.gallery").images()
     return {image.path: str(image.identity) for image in images}
 
 
@@ -155,7 +155,7 @@ def test_two_people_stay_apart_after_a_split(linked: Path) -> None:
 
 def enrol(linked: Path, key: str, name: str) -> None:
     """Add an image to the gallery, with a name and the feature of a tracklet's first crop."""
-    of = NamedGallery.load(linked / "people.gallery").gallery
+    of = Gallery.load(linked / "people.gallery")
     labels = of.labels()
     row = next(row for row, path in enumerate(labels.paths) if path.startswith(f"tracklets/{key}/"))
     of.add(of.features(labels.keys[[row]]), [f"/{name}.jpg"], [name], [None], [0], model=of.about.model)
@@ -245,7 +245,7 @@ def test_online_linking_needs_a_new_threshold_for_a_new_model(films: Path, linke
     record, before = json.loads((linked / "identities.json").read_text()), identities(linked)
     (linked / "identities.json").write_text(json.dumps(record | {"model": "of another model"}))
     words = ("add", linked, films / "day-2.yaml", "--device", "cpu", "--raw", "--online")
-    assert lreid(*words) == 2 and "no threshold for the gallery's new model" in capsys.readouterr().err
+    assert lreid(*words) == 2 and "--online has no threshold" in capsys.readouterr().err
     assert lreid(*words, "--threshold", 0.99) == 0 and before.items() <= identities(linked).items()
 
 
@@ -267,9 +267,9 @@ def test_travel_times_are_learned_and_only_given_ones_are_stored(
 def test_missing_threshold_is_reported_before_features_are_extracted(
     films: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "extract_features", None)
+    monkeypatch.setattr(Extraction, "__call__", None)
     words = ("add", tmp_path / "linked", films / "day-1.yaml", "--checkpoint", films / "model.pt", "--device", "cpu")
-    for more, message in (((), "too few to calibrate"), (("--online",), "no data to calibrate on")):
+    for more, message in (((), "too few to calibrate"), (("--online",), "--online has no threshold")):
         assert lreid(*words, *more) == 2 and message in capsys.readouterr().err
     assert not (tmp_path / "linked" / "identities.json").exists()
 

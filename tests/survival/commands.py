@@ -29,8 +29,8 @@ from zoo_entries import card_of, write_card
 from lreid.apps.cli import run_command
 from lreid.checkpoint import load_checkpoint, load_newest
 from lreid.errors import InputError
+from lreid.gallery import Gallery
 from lreid.gallery.gallery import place_of
-from lreid.gallery.named_gallery import NamedGallery
 from lreid.training.run import train
 from lreid.utils.files import leftovers
 from lreid.utils.reading import read_json, read_tensors
@@ -124,19 +124,19 @@ def call(words: list[str], folder: Path) -> tuple[int, str]:
     return status, err.getvalue()
 
 
-def versions(folder: Path) -> Iterator[NamedGallery]:
+def versions(folder: Path) -> Iterator[Gallery]:
     """Every version of every gallery in a folder, opened."""
     for name in ("people.gallery", "copy.gallery"):
         place = place_of(folder / name)
         for version in [place, *place.others()] if place.exists() else []:
-            yield NamedGallery.load(version, unfinished=True)
+            yield Gallery.load(version, unfinished=True)
 
 
 def galleries(folder: Path) -> Any:
     """Paths, identities and model of every version of every gallery in a folder."""
     found = {}
     for named in versions(folder):
-        labels, about = named.gallery.store.labels(), named.gallery.about
+        labels, about = named.store.labels(), named.about
         rows = sorted(zip(labels.paths, labels.ids.tolist(), strict=True))
         found[Path(named.where).name] = (about.model, about.whole, about.threshold, tuple(rows))
     return found
@@ -151,7 +151,7 @@ def checked(folder: Path) -> Any:
 def rewritten(folder: Path) -> None:
     """Save every version of every gallery again."""
     for named in versions(folder):
-        named.gallery.save()
+        named.save()
 
 
 def linked(folder: Path) -> Any:
@@ -159,7 +159,7 @@ def linked(folder: Path) -> Any:
     with contextlib.suppress(FileNotFoundError):
         record = read_json(folder / "linked" / "identities.json")
         keys = {f"tracklets/{each['key']}" for each in record["tracklets"]}
-        images = NamedGallery.load(folder / "linked" / "people.gallery").images()
+        images = Gallery.load(folder / "linked" / "people.gallery").images()
         names = sorted((image.path, image.identity) for image in images if image.path.rpartition("/")[0] in keys)
         return {"identities.json": record, "people.gallery": names}
     return {"identities.json": None, "people.gallery": None}
@@ -168,9 +168,7 @@ def linked(folder: Path) -> Any:
 def swept(folder: Path) -> None:
     """Run a command that deletes the files which the record of ``lreid link`` does not name."""
     assert call(["link", "remove", "linked", "--keep-days", "1e6"], folder) == (0, "")
-    assert len(NamedGallery.load(folder / "linked" / "people.gallery").images()) == len(
-        linked(folder)["people.gallery"]
-    )
+    assert len(Gallery.load(folder / "linked" / "people.gallery").images()) == len(linked(folder)["people.gallery"])
 
 
 def trained(folder: Path) -> Any:
