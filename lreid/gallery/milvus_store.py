@@ -332,23 +332,9 @@ def _drop(connection: Connection, collection: str) -> None:
 
 def expression(where: Filter) -> str:
     """Convert a filter to an expression of Milvus that contains only field names and integers, no text of users."""
-    parts = []
-    for field, only, none in (
-        ("camera", where.cameras, where.not_cameras),
-        ("identity", where.identities, where.not_identities),
-    ):
-        if only is not None:
-            parts.append(f"{field} in {[int(value) for value in only]}")
-        if none:
-            parts.append(f"{field} not in {[int(value) for value in none]}")
-    if where.since is not None or where.until is not None:
-        parts.append(f"time > {UNKNOWN}")
-    if where.since is not None:
-        parts.append(f"time >= {int(where.since)}")
-    if where.until is not None:
-        parts.append(f"time < {int(where.until)}")
+    parts = [f"{field} {comparison} {value}" for field, comparison, value in where.conditions()]
     parts += [f"not (identity == {int(pid)} and camera == {int(cam)})" for pid, cam in where.not_both]
-    return " and ".join(f"({part})" for part in parts) if where != EVERYTHING else ""
+    return " and ".join(f"({part})" for part in parts)
 
 
 def _labels(keys: list[int], rows: list[dict[str, Any]], shape: tuple[int, ...]) -> GalleryRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,13 @@ Files = str | Path | Sequence[str | Path] | np.ndarray  # names of images: paths
 LabelNames = dict[str, dict[int, str]]  # names of identities and cameras, by number
 PLURAL = {"identity": "identities", "camera": "cameras"}
 LABELS = tuple(PLURAL)
+COMPARE: dict[str, Callable[[np.ndarray, Any], np.ndarray]] = {  # the comparisons of filters
+    "in": np.isin,
+    "not in": partial(np.isin, invert=True),
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "<": np.less,
+}
 
 
 @dataclass(frozen=True)
@@ -130,20 +137,26 @@ class Filter:
             not_both=[(ids(pid), cams(cam)) for pid, cam in self.not_both],
         )
 
+    def conditions(self) -> Iterator[tuple[str, str, Any]]:
+        """Return the conditions on single labels as triples of a column, a key of ``COMPARE``, and integers."""
+        cameras, identities = (self.cameras, self.not_cameras), (self.identities, self.not_identities)
+        for column, (only, none) in (("camera", cameras), ("identity", identities)):
+            if only is not None:
+                yield column, "in", [int(value) for value in only]
+            if none:
+                yield column, "not in", [int(value) for value in none]
+        if self.since is not None or self.until is not None:
+            yield "time", ">", UNKNOWN
+        if self.since is not None:
+            yield "time", ">=", int(self.since)
+        if self.until is not None:
+            yield "time", "<", int(self.until)
+
     def allows(self, ids: np.ndarray, cams: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Return a mask ``(N,)`` bool of the images whose labels, each ``(N,)`` int64, pass the filter."""
-        allowed = np.ones(len(ids), dtype=bool)
-        for column, only, none in ((cams, self.cameras, self.not_cameras), (ids, self.identities, self.not_identities)):
-            if only is not None:
-                allowed &= np.isin(column, list(only))
-            if none:
-                allowed &= ~np.isin(column, list(none))
-        if self.since is not None or self.until is not None:
-            allowed &= times > UNKNOWN
-        if self.since is not None:
-            allowed &= times >= self.since
-        if self.until is not None:
-            allowed &= times < self.until
+        columns, allowed = {"identity": ids, "camera": cams, "time": times}, np.ones(len(ids), dtype=bool)
+        for column, comparison, value in self.conditions():
+            allowed &= COMPARE[comparison](columns[column], value)
         for identity, camera in self.not_both:
             allowed &= (ids != identity) | (cams != camera)
         return allowed

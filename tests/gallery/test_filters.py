@@ -70,7 +70,7 @@ def test_text_does_not_reach_an_expression():
     ("name", "value"), [("since", "0 or 1"), ("not_both", ["78"]), ("not_both", [(1, 2), (1, 2, 3)]), ("not_both", 3)]
 )
 def test_invalid_times_and_pairs_are_named(name, value):
-    with pytest.raises(InputError, match=f"filter {name}: "):
+    with pytest.raises(InputError, match=f"filter {name}"):
         Filter(**{name: value})
 
 
