@@ -22,11 +22,11 @@ from trackeval.metrics import HOTA, Identity
 
 from lreid.data.images import Images
 from lreid.data.records import Record as Listed
-from lreid.gallery.named_gallery import NamedGallery, extract_features
+from lreid.gallery import Gallery
 from lreid.link.constraints import OVERLAPPING, learn_travel, least_times
 from lreid.link.offline import Rule, link
 from lreid.link.online import OnlineLinker
-from lreid.link.record import Record
+from lreid.link.record import LinkRecord
 from lreid.link.tracklets import Tracklets, robust_mean
 from lreid.loading import load_model
 from lreid.retrieval.camera_norm import CameraNorm
@@ -102,7 +102,7 @@ def read(folder: Path, *, standardise: bool = True, robust: bool = True, past: i
     If ``past`` is above 0, the first ``past`` tracklets give the camera statistics that standardise features, as with
     ``--online``. If ``past`` is 0, lreid standardises the features of each recording separately.
     """
-    record, gallery = Record.read(folder), NamedGallery.load(folder / "people.gallery").gallery
+    record, gallery = LinkRecord.read(folder), Gallery.load(folder / "people.gallery")
     stored = gallery.labels()
     vectors, index = gallery.features(stored.keys), {path: row for row, path in enumerate(stored.paths)}
     rows = [[index[f"tracklets/{each['key']}/{crop}"] for crop in each["crops"]] for each in record.tracklets]
@@ -123,7 +123,7 @@ def read(folder: Path, *, standardise: bool = True, robust: bool = True, past: i
     return Tracklets(cameras, starts, ends, np.stack(means).astype(np.float32))
 
 
-def read_truth(walks: Path, record: Record) -> Truth:
+def read_truth(walks: Path, record: LinkRecord) -> Truth:
     """Read the ground truth of the tracklets in a folder, which must contain every track of the walks."""
     who = json.loads((walks / "truth.json").read_text())
     stems = {clip["name"]: Path(clip["video"]).stem for clip in record.content["clips"]}
@@ -141,7 +141,7 @@ def read_truth(walks: Path, record: Record) -> Truth:
 
 def measure_walks(walks: Path, folder: Path) -> None:
     """Measure the command, the baseline, and offline linking without single parts."""
-    record = Record.read(folder)
+    record = LinkRecord.read(folder)
     truth, least = read_truth(walks, record), least_times(6)
 
     def line(linking: str, threshold: float, labels: np.ndarray) -> None:
@@ -193,7 +193,7 @@ def measure_vehicles(folder: Path) -> None:
     starts = 2.0 * np.random.default_rng(0).permutation(count)[vehicles] + 60 * cameras
     model = load_model("zoo:vehicles", "cpu")
     images = [Listed(str(folder / row["path"]), -1, -1) for row in rows]
-    vectors = extract_features(model, Images(images, height=model.height, width=model.width), True)
+    vectors = model.extract(Images(images, height=model.height, width=model.width), flip=True)
     vectors = CameraNorm.estimate(vectors, cameras)(vectors, cameras)
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     tracklets, numbers = Tracklets(cameras, starts, starts + 20, vectors), np.arange(len(rows))

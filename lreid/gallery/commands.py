@@ -89,10 +89,8 @@ def save_new(
     **about: Any,
 ) -> Gallery:
     """Create and save a gallery of images, whose features ``(n, D)`` a network has computed by an extraction."""
-    from lreid.models.fingerprint import fingerprint
-
     labels, extras = zip(*images, strict=True), extraction.to_arrays()
-    gallery = Gallery.build(features, *labels, model=fingerprint(network), at=where, extras=extras, **about)
+    gallery = Gallery.build(features, *labels, model=network, at=where, extras=extras, **about)
     gallery.save()
     return gallery
 
@@ -135,12 +133,9 @@ def add_images(
     gallery: Gallery, network: Embedder, images: Sequence[SearchImage], *, skip_bad: bool
 ) -> list[SearchImage]:
     """Add images with their names, save the gallery, and return the images that could be read."""
-    from lreid.models.fingerprint import fingerprint
-
     images, pixels = read_images(images, network, gallery.about.names, skip_bad=skip_bad)
     if images:
-        features = gallery.extraction(network, pixels)
-        gallery.add(features, *zip(*images, strict=True), model=fingerprint(network))
+        gallery.add(gallery.extraction(network, pixels), *zip(*images, strict=True), model=network)
         gallery.save()
     return images
 

@@ -113,7 +113,7 @@ class Gallery:
 
     store: Store
     network: Embedder | None = None
-    where: str = "the gallery"
+    where: str = "gallery in memory"
 
     def __len__(self) -> int:
         return self.store.count(EVERYTHING)
@@ -149,7 +149,7 @@ class Gallery:
         number = next((number for number, name in names.items() if name == label), None)
         if number is None:
             examples = ", ".join(sorted(names.values())[:8]) + (" …" if len(names) > 8 else "") if names else "none"
-            raise InputError(f"{self.where} has no {what} {label!r} (it has {examples})")
+            raise InputError(f"{self.where}: has no {what} {label!r} (it has {examples})")
         return number
 
     def counts(self) -> dict[str, int]:
@@ -205,11 +205,6 @@ class Gallery:
         network = load_model(source, device)
         if any_model or fingerprint(network) == self.about.model:
             return network
-        if getattr(network, "origin", None) == self.about.model:
-            raise InputError(
-                f"{source}: was exported from the model whose features are in the gallery, but has changed since; "
-                "export it again with lreid export"
-            )
         raise InputError(
             f"{source}: is not the model whose features are in the gallery ({fingerprint(network)}, not "
             f"{self.about.model}); pass that model as --checkpoint, build the gallery again, or use 'lreid search "
@@ -442,8 +437,10 @@ class Gallery:
         Raises:
             InputError: the file cannot be written, or another process has changed it since this process read it.
         """
-        if path is not None and not isinstance(place_of(path), FilePlace):
+        if str(path).startswith(SCHEME):
             raise ArgumentError("path", f"is {str(path)!r}; save a file, then copy it with lreid search migrate")
+        if path is not None:
+            place_of(path)  # refuses addresses of the web
         self.store.save(path)
 
     def finish(self) -> None:

@@ -70,7 +70,8 @@ def add_recordings(
         record = change.record
         new: list[Json] = []
         empty: dict[str, NoTracks] = {}
-        gallery, network, extraction = _opened(folder, checkpoint, device)  # before the videos are read, for its errors
+        # Everything that may be wrong is found before the videos are read.
+        gallery, network, extraction = _opened(folder, checkpoint, device)
         for clip in clips:
             _require_later(record, clip)
         for clip in clips:
@@ -232,17 +233,15 @@ def _with_features(
     folder: Path, rows: Sequence[Json], gallery: Gallery | None, network: Embedder, extraction: Extraction
 ) -> Gallery:
     """Add features of the tracklets' crops to the gallery, without identities and without saving the gallery."""
-    from lreid.models.fingerprint import fingerprint
-
     paths = [f"{CROPS}/{row['key']}/{name}" for row in rows for name in row["crops"]]
     cameras = [row["camera"] for row in rows for _ in row["crops"]]
     seconds = [int(row["start"]) for row in rows for _ in row["crops"]]
     records = [Record(str(folder / path), UNKNOWN, UNKNOWN) for path in paths]
     features = extraction(network, Images(records, height=network.height, width=network.width))
     ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has; changing() replaces it
-    labels, model = (paths, ids, cameras, seconds), fingerprint(network)
+    labels = paths, ids, cameras, seconds
     if gallery is None:
         extras = extraction.to_arrays()
-        return Gallery.build(features, *labels, model=model, at=folder / GALLERY, extras=extras)
-    gallery.add(features, *labels, model=model)
+        return Gallery.build(features, *labels, model=network, at=folder / GALLERY, extras=extras)
+    gallery.add(features, *labels, model=network)
     return gallery

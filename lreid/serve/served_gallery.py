@@ -99,12 +99,9 @@ class ServedGallery:
         Raises:
             Unavailable: the file is missing, damaged, or contains features of another model.
         """
-        with self._reading:
-            try:
-                if stamp(self.path) != getattr(self._gallery.store, "seen", None):
-                    self._gallery = self._read()
-            except OSError as error:
-                raise Unavailable(f"{self.path}: cannot be read ({error.strerror})") from None
+        with self._reading, _available():
+            if stamp(self.path) != getattr(self._gallery.store, "seen", None):
+                self._gallery = self._read()
             return self._gallery
 
     def search(self, content: bytes, top: int = 10, camera: str | None = None) -> dict[str, Any]:
@@ -284,7 +281,7 @@ def _available() -> Iterator[None]:
         yield
     except NotConfirmed:
         raise
-    except InputError as error:
+    except (InputError, OSError) as error:
         raise Unavailable(str(error)) from None
 
 
