@@ -381,13 +381,11 @@ class Gallery:
             return self._matches(*self.store.nearest(vectors, k, where))
         cams = self._numbers("camera", query_cams, "query cameras", len(vectors))
         if query_ids is None:
-            filters = [replace(where, not_cameras=(*where.not_cameras, cam)) for cam in cams]
-            labelled = cams != UNKNOWN
+            excluded = [() if cam == UNKNOWN else (cam,) for cam in cams]
+            filters = [replace(where, not_cameras=(*where.not_cameras, *each)) for each in excluded]
         else:
             ids = self._numbers("identity", query_ids, "query identities", len(vectors))
             filters = [replace(where, not_both=(*where.not_both, both)) for both in zip(ids, cams, strict=True)]
-            labelled = (ids != UNKNOWN) & (cams != UNKNOWN)
-        filters = [each if has_labels else where for each, has_labels in zip(filters, labelled, strict=True)]
         return self._matches(*self._search_each(vectors, k, filters))
 
     def calibrate(self, images: Any, ids: Any, *, model: Model | None = None, false_accept_rate: float = 0.01) -> float:

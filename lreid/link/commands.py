@@ -155,8 +155,8 @@ def rename(folder: Path, identity: str, name: str) -> LinkRecord:
     Raises:
         InputError: :meth:`LinkRecord.name` raises an error, or the name to remove belongs to enrolled images.
     """
-
-    def correction(record: LinkRecord) -> None:
+    with changing(folder, f"name {identity} {name}") as change:
+        record = change.record
         old = record.name_of(number := record.find(identity))
         record.name(identity, name)
         if record.name_of(number) == f"unknown-{number}":
@@ -166,8 +166,7 @@ def rename(folder: Path, identity: str, name: str) -> LinkRecord:
                     f"{old}: images such as {images[0]} are enrolled under this name; choose another name, or first "
                     f"delete these images with lreid search remove {folder / GALLERY} IMAGE ..."
                 )
-
-    return correct(folder, f"name {identity} {name}", correction)
+    return record
 
 
 def remove_tracklets(folder: Path, identity: str | None = None, *, keep_days: float | None = None) -> int:

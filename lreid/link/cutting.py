@@ -17,7 +17,7 @@ from lreid.errors import InputError, counted
 from lreid.link.detection import detect
 from lreid.link.record import Json
 from lreid.utils.files import write_file
-from lreid.utils.reading import misfit, parse_yaml, raise_if_unreadable, read_text
+from lreid.utils.reading import misfit, naming_damage, parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
 
@@ -62,14 +62,12 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
         InputError: the file cannot be read, a camera occurs twice, a key is unknown, a file is missing, or a value is
             invalid.
     """
-    try:
+    kind, advice = "list of cameras", "write cameras: NAME: {video: …, tracks: …}"
+    with naming_damage(file, f"not a {kind}", advice, kind):
         content = parse_yaml(read_text(file))
         fault = misfit(content, CAMERAS_FORM)
-    except (OSError, ValueError) as error:
-        raise_if_unreadable(error, file, "list of cameras")
-        fault = str(error)
-    if fault or not content["cameras"]:
-        raise InputError(f"{file}: {fault or 'lists no camera'}; write cameras: NAME: {{video: …, tracks: …}}")
+        if fault or not content["cameras"]:
+            raise ValueError(fault or "it lists no camera")
     clips = []
     for camera, of in content["cameras"].items():
         if "/" in camera or not camera.strip() or not camera.isprintable() or camera.startswith("."):

@@ -10,7 +10,7 @@ from typing import Any
 
 from lreid.errors import InputError
 from lreid.utils.files import write_text
-from lreid.utils.reading import NUMBER, misfit, read_json, require_not_newer
+from lreid.utils.reading import NUMBER, misfit, naming_damage, read_json, require_not_newer
 
 RECORD_FILE = "identities.json"
 RECORD_FORMAT = 1
@@ -74,13 +74,10 @@ class LinkRecord:
             InputError: the file is missing, damaged or of a later version.
         """
         path = folder / RECORD_FILE
-        try:
+        with naming_damage(path, "not a record of lreid link", "pass a folder written by lreid link add"):
             content = read_json(path)
-            fault = misfit(content, RECORD_FORM) or _fault(content)
-        except (OSError, ValueError) as error:
-            fault = getattr(error, "strerror", None) or str(error)
-        if fault:
-            raise InputError(f"{path}: {fault}; pass a folder written by lreid link add")
+            if fault := misfit(content, RECORD_FORM) or _fault(content):
+                raise ValueError(fault)
         require_not_newer(path, content["schema"], RECORD_FORMAT, "cannot be read")
         return cls(content)
 
