@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.errors import ArgumentError, InputError, require
+from lreid.errors import ArgumentError, InputError
 from lreid.utils.identities import UNKNOWN, as_labels, as_names, is_missing, label_of, warn_of_spellings
 
 SCHEME = "milvus:"  # prefix of the address of a database
@@ -122,8 +122,8 @@ class Filter:
             if (values := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _ordered(_labels(values, name)))
         for name in ("since", "until"):
-            value = getattr(self, name)
-            require(value is None or isinstance(value, (int, np.integer)), f"filter {name}", value, "an integer")
+            if not isinstance(value := getattr(self, name), (int, np.integer, type(None))):
+                raise InputError(f"filter {name}: {value!r} is not an integer")
 
     def numbered(self, number_of: Callable[[str, int | str], int]) -> Filter:
         """Return the same filter with integers as labels."""
