@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from lreid.errors import InputError
+from lreid.errors import InputError, require
 from lreid.export.traced import (
     OLDEST_OPSET,
     ImagesToFeatures,
@@ -63,15 +63,10 @@ def export(
             the file cannot be written. After an error, an existing file is unchanged.
     """
     file = Path(file)
-    if form not in SUFFIXES or normalise not in ("inside", "outside"):
-        raise InputError(
-            f"format {form!r}, normalise {normalise!r}: the format must be {' or '.join(SUFFIXES)}, "
-            "and normalise inside or outside"
-        )
+    require(form in SUFFIXES, "form", form, " or ".join(SUFFIXES))
+    require(normalise in ("inside", "outside"), "normalise", normalise, "inside or outside")
     if file.suffix != SUFFIXES[form]:
         raise InputError(f"{file}: a file of format {form} is named *{SUFFIXES[form]}; rename it")
-    if isinstance(model, OnnxEmbedder):
-        raise InputError(f"{model.file}: is exported already; pass the model from which it was made")
     if form == "onnx":
         check_onnx(opset)
     properties = _properties(model, raw := normalise == "inside", config)

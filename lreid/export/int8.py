@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from lreid.errors import ArgumentError, InputError, raise_if_out_of_memory, short_reason
@@ -60,12 +61,13 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
     with tempfile.TemporaryDirectory() as folder:
         whole, prepared, small = (Path(folder, f"{name}.onnx") for name in ("whole", "prepared", "small"))
         export(model, whole, **options)
-        reader = _batches(model, OnnxEmbedder(whole).takes == RAW, images[:: -(-len(images) // CALIBRATED_ON)])
+        batches = _batches(model, OnnxEmbedder(whole).takes == RAW, images[:: -(-len(images) // CALIBRATED_ON)])
+        reader = SimpleNamespace(get_next=lambda: next(batches, None))
         disabled = logging.root.manager.disable
         logging.disable(max(disabled, logging.WARNING))  # onnxruntime warns about every scale that it rounds
         try:
             quantization.shape_inference.quant_pre_process(whole, prepared, skip_symbolic_shape=True)
-            _quantise(prepared, small, _reader(reader))
+            _quantise(prepared, small, reader)
         except InputError:
             raise
         except Exception as error:  # onnxruntime's exceptions have no common base class
@@ -89,13 +91,3 @@ def _batches(model: Embedder, raw: bool, images: Sequence[str]) -> Iterator[dict
     for first in range(0, len(images), STEP):
         batch = model._decoded(images[first : first + STEP])
         yield {"images": (batch if raw else model.normalise(batch)).numpy()}
-
-
-def _reader(batches: Iterator[dict[str, Any]]) -> Any:
-    """Wrap batches in an object that onnxruntime reads calibration data from."""
-
-    class Reader(quantization.CalibrationDataReader):  # type: ignore[name-defined]
-        def get_next(self) -> dict[str, Any] | None:
-            return next(batches, None)
-
-    return Reader()

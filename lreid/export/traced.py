@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 
 from lreid.errors import InputError, raise_if_out_of_memory, short_reason
 from lreid.models.embedder import Embedder
+from lreid.models.exported import OnnxEmbedder
 from lreid.utils.extras import Extra
 from lreid.utils.files import write_atomically
 
@@ -76,6 +77,8 @@ class ImagesToFeatures(nn.Module):
 
     def __init__(self, model: Embedder, *, raw: bool) -> None:
         super().__init__()
+        if isinstance(model, OnnxEmbedder):
+            raise InputError(f"{model.file}: is exported already; pass the model from which it was made")
         self.model, self.raw = copy.deepcopy(model).cpu().eval().requires_grad_(False), raw
         self.model.precision = None
         self.model.remove_adapter()

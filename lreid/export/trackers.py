@@ -16,7 +16,6 @@ from lreid.export.formats import export
 from lreid.export.reid import write_for_reid
 from lreid.export.traced import ImagesToFeatures, Network, check_onnx, converted_to_onnx, write_traced
 from lreid.models.embedder import Embedder
-from lreid.models.exported import OnnxEmbedder
 from lreid.models.inputs import IMAGENET
 from lreid.utils.extras import Extra
 from lreid.utils.files import write_text
@@ -45,8 +44,6 @@ def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: st
     Raises:
         InputError: the tool does not support the model, or :func:`lreid.export.export` raises an error.
     """
-    if isinstance(model, OnnxEmbedder):
-        raise InputError(f"{model.file}: is exported already; pass the model from which it was made")
     card = card_text(tool, model, out, config, source)
     if tool == "reid":
         return write_for_reid(model, out, card)

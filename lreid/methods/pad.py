@@ -99,7 +99,7 @@ class PAD(Method):
         **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(model, **options)
-        if not isinstance(model.backbone, ClipFeatures) or model.backbone.aside.module is None:
+        if not isinstance(model.backbone, ClipFeatures) or model.backbone.clip.module is None:
             raise ArgumentError(
                 "backbone", f"is {model.name}, but pad needs a CLIP model; use open_clip:ViT-B-16-quickgelu.openai"
             )
@@ -119,8 +119,8 @@ class PAD(Method):
         self.text_teacher, self.anchor_weight, self.negatives = text_teacher, anchor_weight, negatives
         self.backbone = model.backbone
         self.unfrozen = [each for each in self.backbone.visual.parameters() if each.requires_grad]
-        self.text = TextTower(self.backbone.aside.module, noun).to(device)
-        self.backbone.aside.module = None
+        self.text = TextTower(self.backbone.clip.module, noun).to(device)
+        self.backbone.clip.module = None
         self.prompts = self.backbone.put_prompts(
             general=prompt_length, length=prompt_length, slots=slots, chosen=chosen_slots
         )

@@ -50,7 +50,7 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
         return images
     if not isinstance(images, (bytes, bytearray, dict, type)) and hasattr(images, "__iter__"):
         return list(images)  # such as a column of a table or a set
-    raise ArgumentError("images", f"is {_called(images)}; {CALL}")
+    raise ArgumentError("images", f"is of the type {type(images).__name__}; {CALL}")
 
 
 def _files(path: str) -> Sequence[str]:
@@ -112,7 +112,7 @@ def _pixels_of(image: Any) -> np.ndarray:
     if isinstance(image, Image.Image):
         return rgb_of(image)
     if not isinstance(image, (np.ndarray, Tensor)):
-        raise ArgumentError("images", f"contain an item that is {_called(image)}; {CALL}")
+        raise ArgumentError("images", f"contain an item of the type {type(image).__name__}; {CALL}")
     array = image.cpu().numpy() if isinstance(image, Tensor) else image
     if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3))):
         raise unsupported(array)
@@ -141,11 +141,6 @@ def unsupported(came: np.ndarray | Tensor) -> ArgumentError:
         f"hold one of shape {tuple(came.shape)} and type {came.dtype}; give paths, RGB values of uint8 from 0 to 255 "
         "in (H, W, 3) each, or a normalised float tensor (n, 3, H, W)",
     )
-
-
-def _called(image: Any) -> str:
-    """Describe a value in an error message by its type, without its content."""
-    return "None" if image is None else f"of the type {type(image).__name__}"
 
 
 def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> None:

@@ -57,8 +57,7 @@ def describe(card: Card | Published) -> str:
     """Describe a card as text, with one line per fact."""
     if isinstance(card, Published):
         return "\n".join([card.about, *(f"  {name:14} {value}" for name, value in _published_facts(card).items())])
-    facts = [(name, value) for name, value in _facts(card).items()]
-    facts += [("command", card.command), ("SHA-256", card.sha256), ("card", str(card.file))]
+    facts = [*_facts(card).items(), ("command", card.command), ("SHA-256", card.sha256), ("card", str(card.file))]
     facts += [("weights from", address) for address in (card.url, *card.mirrors) if address]
     figures = [
         (gallery, f"mAP {each['mAP']:.2f}, Rank-1 {each['rank1']:.2f}, Rank-5 {each['rank5']:.2f} ({each['kind']})")

@@ -20,7 +20,6 @@ from lreid.utils.files import make_folder, only_one_process, write_atomically
 
 logger = logging.getLogger("lreid")
 
-SCHEMES = ("http://", "https://", "file://")
 DRIVE = "https://drive.google.com/"  # returns confirmation pages before some files; gdown handles these pages
 TIMEOUT = 30  # seconds without any data after which an attempt fails
 ATTEMPTS = 3  # attempts per address, the further ones after pauses of 1 and 2 seconds
@@ -49,9 +48,6 @@ def download(name: str, addresses: Sequence[str], *, sha256: str) -> Path:
     file = cache_folder() / name
     if mirror := os.environ.get("LREID_ZOO_MIRROR"):
         addresses = [f"{mirror.rstrip('/')}/{name}", *addresses]
-    for address in addresses:
-        if not address.startswith(SCHEMES):
-            raise InputError(f"{address}: not an address; it must begin with {', '.join(SCHEMES)}")
     try:
         make_folder(file.parent)
         with only_one_process(file.parent):
@@ -63,9 +59,8 @@ def download(name: str, addresses: Sequence[str], *, sha256: str) -> Path:
                     "delete it or move it away, then repeat the command"
                 )
     except OSError as error:
-        reason = "permission denied" if isinstance(error, PermissionError) else error.strerror or error
         raise InputError(
-            f"{file}: cannot be written ({reason}); free some space or fix the permissions, or set "
+            f"{file}: cannot be written ({error.strerror or error}); free some space or fix the permissions, or set "
             "another folder by LREID_ZOO_CACHE"
         ) from None
     return file

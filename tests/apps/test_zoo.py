@@ -20,7 +20,7 @@ from zoo_entries import write_entry
 import lreid
 from lreid import zoo
 from lreid.apps import publishing
-from lreid.apps.publishing import ImagesElsewhere, check_licence, differences, from_imagenet, publish, stored, verify
+from lreid.apps.publishing import ImagesElsewhere, check_licence, differences, from_imagenet, publish, verify
 from lreid.apps.zoo import add_arguments
 from lreid.apps.zoo import run as zoo_command
 from lreid.build import benchmark_of
@@ -37,7 +37,7 @@ SHORT = {"TRAIN.EPOCHS": 1, "DEVICE": "cpu"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("card", zoo.cards(), ids=lambda card: card.name)
-def test_shipped_models_reach_the_figures_on_their_cards(card: zoo.Card) -> None:
+def test_shipped_models_reach_the_metrics_on_their_cards(card: zoo.Card) -> None:
     try:
         _, faults = verify(card)
     except ImagesElsewhere as error:
@@ -102,32 +102,24 @@ def test_imagenet_is_known_from_the_name_of_the_initial_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "source"),
+    ("key", "value", "source"),
     [
-        ({"BENCHMARK.TRAIN": "['mpdd', 'market1501']"}, "market1501"),
-        ({"BENCHMARK.TRAIN": "['rotated:90.0:market1501']"}, "rotated:90.0:market1501"),
-        ({"BENCHMARK.LEARNED": "['dukemtmc_reid']"}, "dukemtmc_reid"),
-        ({"MODEL.WEIGHTS": "zoo:osnet_x1_0-msmt17"}, "zoo:osnet_x1_0-msmt17"),
+        ("BENCHMARK.TRAIN", "['mpdd', 'market1501']", "market1501"),
+        ("BENCHMARK.TRAIN", "['rotated:90.0:market1501']", "rotated:90.0:market1501"),
+        ("BENCHMARK.LEARNED", "['dukemtmc_reid']", "dukemtmc_reid"),
+        ("MODEL.WEIGHTS", "zoo:osnet_x1_0-msmt17", "zoo:osnet_x1_0-msmt17"),
     ],
 )
-def test_data_for_research_allow_only_that_licence(keys: dict[str, str], source: str) -> None:
-    check_licence("research-only", tiny_config(keys))
-    for licence in ("MIT", "CC-BY-4.0"):
-        with pytest.raises(InputError, match=f"^--licence {licence}: {source} is for research only; "):
-            check_licence(licence, tiny_config(keys))
+def test_data_for_research_allow_only_that_licence(key: str, value: str, source: str) -> None:
+    check_licence("research-only", tiny_config({key: value}))
+    with pytest.raises(InputError, match=f"^--licence MIT: {source} "):
+        check_licence("MIT", tiny_config({key: value}))
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"BENCHMARK.TRAIN": "['synthetic:plaza', 'mpdd', 'viper', 'own:/shop']"},
-        {"MODEL.WEIGHTS": "zoo:people"},
-        {"MODEL.WEIGHTS": "zoo:resnet50-imagenet"},  # the card records ImageNet's terms separately
-        {"MODEL.WEIGHTS": "theirs.pth"},
-    ],
-)
-def test_other_data_allow_every_licence(keys: dict[str, str]) -> None:
-    check_licence("MIT", tiny_config(keys))
+def test_other_data_allow_every_licence() -> None:
+    check_licence("MIT", tiny_config({"BENCHMARK.TRAIN": "['synthetic:plaza', 'mpdd', 'viper', 'own:/shop']"}))
+    for weights in ("zoo:people", "zoo:resnet50-imagenet", "theirs.pth"):  # cards record ImageNet's terms separately
+        check_licence("MIT", tiny_config({"MODEL.WEIGHTS": weights}))
 
 
 @pytest.mark.slow
@@ -170,23 +162,15 @@ def test_verifying_all_skips_models_whose_images_are_elsewhere(
         zoo_command(arguments("verify", "people"))
 
 
-def test_half_precision(run: Path, tmp_path: Path) -> None:
-    whole, half = (
-        publish(run, name, licence="MIT", half=name == "half", folder=tmp_path) for name in ("whole", "half")
-    )
+def test_matrices_are_stored_in_half_precision_and_vectors_are_not(run: Path, tmp_path: Path) -> None:
+    whole, half = (publish(run, f"half-{half}".lower(), licence="MIT", half=half, folder=tmp_path) for half in (0, 1))
+    states = [read_checkpoint(card.weights)["model"] for card in (whole, half)]
     assert half.bytes < 0.6 * whole.bytes
-    state = read_checkpoint(half.weights)["model"]
-    assert {value.dtype for value in state.values() if value.ndim > 1} == {torch.float16}
-    assert {value.dtype for value in state.values() if value.ndim == 1} == {torch.float32}
+    for name, value in states[0].items():
+        stored = states[1][name]
+        assert stored.dtype == (torch.float16 if value.ndim > 1 else value.dtype)
+        assert torch.equal(stored, value.to(stored.dtype)), name
     assert verify(half) == (half.figures, [])
-
-
-def test_variances_stay_in_32_bits() -> None:
-    state = {"weight": torch.ones(2, 2), "running_var": torch.tensor([1e6, 1e-9]), "count": torch.tensor(3)}
-    halved = stored(state, half=True)
-    assert halved["weight"].dtype == torch.float16
-    assert torch.equal(halved["running_var"], state["running_var"]) and halved["count"].dtype == torch.int64
-    assert stored(state, half=False)["weight"].dtype == torch.float32
 
 
 def test_wrong_figures_and_other_images_are_reported() -> None:
@@ -207,7 +191,7 @@ def test_wrong_figures_and_other_images_are_reported() -> None:
     assert differences(card, {}, card.protocol) == ["plaza is on the card, but was not tested"]
 
 
-def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
+def test_incomplete_and_changed_runs_are_refused(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
     results = json.loads((run / "results.json").read_text())
@@ -218,9 +202,9 @@ def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
             publish(copy, name, licence="MIT", folder=tmp_path / "zoo")
         assert not (tmp_path / "zoo").exists()
 
-    check("My.Model: cannot be a name in the zoo", name="My.Model")
+    check("My.Model: ", name="My.Model")
     matrices = {metric.name: results[metric.name][:1] for metric in METRICS}
-    check("only 1 of 3 tasks done", identity_ap={}, **matrices)
+    check("1 of 3 tasks", identity_ap={}, **matrices)
     check("the images of synthetic-10 differ", protocol="another")
     (copy / "checkpoints" / "task-03.pt").unlink()
     check("task-03.pt: no such file")
@@ -289,9 +273,9 @@ def test_entry_is_uploaded_to_the_hub_and_loaded(
 def test_errors_of_the_hub(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing package, token or name is reported before the work."""
     for hub, name, message in [
-        (None, "me/mine", r"^huggingface_hub cannot be imported .*lreid\[hub\]"),
-        (Hub(tmp_path, token=None), "me/mine", "^--hub me/mine: there is no token"),
-        (Hub(tmp_path), "mine", "^--hub mine: is not the name of a repository"),
+        (None, "me/mine", "^huggingface_hub "),
+        (Hub(tmp_path, token=None), "me/mine", "^--hub me/mine: .*token"),
+        (Hub(tmp_path), "mine", "^--hub mine: "),
     ]:
         monkeypatch.setitem(sys.modules, "huggingface_hub", hub)  # type: ignore[arg-type]
         with pytest.raises(InputError, match=message) as error:

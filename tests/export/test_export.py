@@ -267,8 +267,8 @@ def test_a_network_that_cannot_be_traced_is_refused_in_one_line(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("m.onnx", {"form": "tflite"}, "format 'tflite'"),
-        ("m.onnx", {"normalise": "no"}, "normalise 'no'"),
+        ("m.onnx", {"form": "tflite"}, "form is 'tflite'"),
+        ("m.onnx", {"normalise": "no"}, "normalise is 'no'"),
         ("m.onnx", {"opset": 999}, "--opset 999"),
     ],
 )

@@ -250,13 +250,13 @@ def test_features_equal_open_clip(tmp_path: Path) -> None:
     width = model.backbone.width
     with torch.no_grad():
         torch.testing.assert_close(model(images)[:, width:], clip.encode_image(images))
-        tower = TextTower(model.backbone.aside.module)
+        tower = TextTower(model.backbone.clip.module)
         fixed = tower.embedding(tower.template)[BEFORE : BEFORE + LEARNED].expand(2, -1, -1)
         wanted = clip.encode_text(open_clip.tokenize(["A photo of a X X X X person."]))
         torch.testing.assert_close(tower(fixed), wanted.expand(2, -1))
     other = Embedder(name, str(tmp_path / "clip.pt"), height=32, width=16)  # a smaller grid
     assert other.backbone.visual.positional_embedding.shape[0] == 1 + 4 * 2
-    assert torch.equal(other.backbone.aside.module.token_embedding.weight, clip.token_embedding.weight)
+    assert torch.equal(other.backbone.clip.module.token_embedding.weight, clip.token_embedding.weight)
 
 
 def test_position_embeddings_are_resampled_bilinearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

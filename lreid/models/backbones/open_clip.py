@@ -16,14 +16,14 @@ from lreid.utils.extras import Extra
 PENULTIMATE = 10
 
 
-class Aside:
+class Unregistered:
     """Hold a module so that state dicts and copies of the model leave it out."""
 
     def __init__(self, module: nn.Module | None) -> None:
         self.module = module
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Aside:
-        return Aside(None)
+    def __deepcopy__(self, memo: dict[int, Any]) -> Unregistered:
+        return Unregistered(None)
 
 
 class ClipFeatures(nn.Module):
@@ -40,7 +40,7 @@ class ClipFeatures(nn.Module):
         all_levels: whether outputs in evaluation mode begin with the class token of block ``PENULTIMATE``. Outputs in
             training mode always begin with the class token of block ``PENULTIMATE``.
         prompts: prompts of PAD; None for other methods.
-        aside: the whole CLIP model, for methods that use CLIP's text tower.
+        clip: the whole CLIP model, for methods that use CLIP's text tower.
     """
 
     prompts: PromptPool | None
@@ -52,7 +52,7 @@ class ClipFeatures(nn.Module):
         self.dim = self.width + self.projected
         self.all_levels = False
         self.prompts = None
-        self.aside = Aside(clip)
+        self.clip = Unregistered(clip)
 
     def put_prompts(self, **options: int) -> PromptPool:
         """Add PAD's prompts to every block, with the options of :class:`~lreid.models.adapters.pool.PromptPool`."""
@@ -85,11 +85,11 @@ class ClipFeatures(nn.Module):
 
         The resampling is bilinear, as in the official code of CLIP-ReID and PAD; open_clip's default is bicubic.
         """
-        if self.aside.module is not None and "text_projection" in state:
+        if self.clip.module is not None and "text_projection" in state:
             state = dict(state)
             resize = Extra("open_clip.model", "clip").resize_pos_embed
-            resize(state, self.aside.module, interpolation="bilinear", antialias=False)
-            self.aside.module.load_state_dict(state, strict=False)
+            resize(state, self.clip.module, interpolation="bilinear", antialias=False)
+            self.clip.module.load_state_dict(state, strict=False)
         return state
 
 
