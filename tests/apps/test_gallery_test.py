@@ -8,7 +8,6 @@ from example_files import synthetic_people, write_checkpoint, write_images
 from gallery_search import build_gallery
 
 from lreid.apps.checkpoint_test import score_checkpoints
-from lreid.apps.cli import run_command
 from lreid.apps.gallery_test import score_gallery
 from lreid.errors import InputError
 
@@ -77,27 +76,23 @@ def test_query_in_the_gallery_is_left_out_of_its_own_ranking(world: Path, tmp_pa
         assert len(results["notes"]) == len(wanted["notes"]) and wanted["rows"][0]["rank1"] < 100
 
 
-def test_command_needs_no_checkpoint(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_needs_no_checkpoint(lreid, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = built(world, tmp_path / "people.gallery")
     monkeypatch.chdir(tmp_path)
-    assert run_command("test", ["--gallery", where, "--query", str(world / "query")]) == 0
-    output = capsys.readouterr().out
+    output = lreid("test", "--gallery", where, "--query", world / "query").out
     assert "gallery flat" in output and output.count("per cent;") == 1
     assert (tmp_path / "people.gallery-test" / "test.json").exists()
 
 
-def test_other_models_and_options_are_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_models_and_options_are_refused(lreid, world: Path, tmp_path: Path) -> None:
     where, out = built(world, tmp_path / "people.gallery", "gallery-people"), tmp_path / "out"
     write_images(tmp_path / "nobody", synthetic_people(2, 4, seed=3).query, "{number}.png")
     with pytest.raises(InputError, match="the query has no identity"):
         score_gallery(where, tmp_path / "nobody", out=out)
     for words, message in (
-        (["--checkpoint", str(world / "other.pt"), "--out", str(out)], f"{world / 'other.pt'}: is not the model"),
+        (["--checkpoint", world / "other.pt", "--out", out], f"{world / 'other.pt'}: is not the model"),
         (["--rerank"], f"--rerank: does not apply to a saved gallery ({where}"),
         (["--checkpoint", "zoo:people", "zoo:vehicles"], f"--checkpoint: {where} belongs to one model"),
     ):
-        assert run_command("test", ["--gallery", where, "--query", str(world / "query-people"), *words]) == 2
-        error = capsys.readouterr().err
-        assert f": {message}" in error and error.count("\n") == 1 and not out.exists()
+        status, _, error = lreid("test", "--gallery", where, "--query", world / "query-people", *words)
+        assert status == 2 and f": {message}" in error and error.count("\n") == 1 and not out.exists()

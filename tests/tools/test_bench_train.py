@@ -57,12 +57,10 @@ def test_methods_are_compared_with_dmml_ft(run: Run, tmp_path: Path) -> None:
 
 
 def test_variants_of_a_method_are_compared(run: Run) -> None:
-    variants = [["METHOD.TEMPERATURE", "2.0"], ["METHOD.DISTILLATION_WEIGHT", "0.5"]]
-    command = ["methods", "--methods", "dwopp"]
-    for variant in variants:
-        command += ["--variant", *variant]
-    out = run("bench_train.py", *command, "--rounds", "1", "--steps", "1", **FEW)
-    names = [f"dwopp {' '.join(variant)}" for variant in variants]
+    variants = ["METHOD.TEMPERATURE 2.0", "METHOD.DISTILLATION_WEIGHT 0.5"]
+    words = [word for variant in variants for word in ("--variant", *variant.split())]
+    out = run("bench_train.py", "methods", "--methods", "dwopp", *words, "--rounds", "1", "--steps", "1", **FEW)
+    names = [f"dwopp {variant}" for variant in variants]
     assert [line.split("  ")[0] for line in out[-2:]] == names
     assert f"x {names[0]}" in out[-4] and out[-2].split()[-2] == "1.00"
 

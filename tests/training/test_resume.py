@@ -165,16 +165,6 @@ def test_folder_in_use_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()  # nothing was written to it
 
 
-def test_resume_refuses_another_architecture(unbroken: Path, tmp_path: Path) -> None:
-    shutil.copytree(unbroken, tmp_path / "run")
-    path = tmp_path / "run" / "checkpoints" / "task-03.pt"
-    state = torch.load(path)
-    state["model"] = {key.replace("backbone.0", "backbone.stem"): value for key, value in state["model"].items()}
-    torch.save(state, path)
-    with pytest.raises(InputError, match="task-03.pt: .* architecture"):
-        train(config(), tmp_path / "run", resume=True)
-
-
 def test_unequal_epochs_resume_to_the_same_results(tmp_path: Path) -> None:
     """A longer first task, epochs of so many batches, one schedule over all tasks, BoT's augmentation."""
     cfg = config(
