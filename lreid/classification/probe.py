@@ -138,12 +138,9 @@ def _trained(
     number = int(targets.max()) + 1
     weight = train.new_zeros(number, train.shape[1], requires_grad=True)
     bias = train.new_zeros(number, requires_grad=True)
-    stepper: torch.optim.Optimizer
-    if optimizer == "adam":
-        stepper, decay_at = torch.optim.Adam([weight, bias], lr), []
-    else:
-        stepper = torch.optim.SGD([weight, bias], lr, momentum=MOMENTUM)
-        decay_at = [round(share * epochs) for share in DECAY_AT]
+    adam, weights = optimizer == "adam", [weight, bias]
+    stepper = torch.optim.Adam(weights, lr) if adam else torch.optim.SGD(weights, lr, momentum=MOMENTUM)
+    decay_at = [] if adam else [round(share * epochs) for share in DECAY_AT]
     schedule = torch.optim.lr_scheduler.MultiStepLR(stepper, decay_at, DECAY)
     rng = np.random.default_rng(seed)
     places = torch.from_numpy(targets).to(train.device)  # (N,)

@@ -74,11 +74,6 @@ def title_of(path: Path) -> str:
     return "".join(each if each.isprintable() else "_" for each in name) or "own"
 
 
-def load(path: Path, sources: Sources = Sources()) -> list[DataSet]:  # noqa: B008 (frozen)
-    """Load the data sets that :func:`read_custom` makes."""
-    return [own.data_set for own in read_custom(path, sources)]
-
-
 def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  # noqa: B008 (frozen)
     """Read identities and cameras of custom images, and choose test identities by :func:`splits_of`.
 
@@ -235,4 +230,8 @@ def _without_cameras(folder: Path, images: Sequence[Listed]) -> str:
     return "cameras are not used, because most identities were seen by one camera only"
 
 
-SCHEME = Scheme(lambda path, sources, split: load(sources.existing(path, "folder or CSV file"), sources))
+def _load_named(path: str, sources: Sources, split: int) -> list[DataSet]:
+    return [own.data_set for own in read_custom(sources.existing(path, "folder or CSV file"), sources)]
+
+
+SCHEME = Scheme(_load_named)

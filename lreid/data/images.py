@@ -22,7 +22,7 @@ from tqdm import tqdm
 from lreid.data.datasets import file_of, image_scheme
 from lreid.data.listing import HEIF
 from lreid.data.records import Record
-from lreid.errors import InputError, OutOfMemory, raise_if_out_of_memory
+from lreid.errors import InputError, OutOfMemory
 from lreid.utils.extras import Extra
 from lreid.utils.files import write_file
 from lreid.utils.reading import naming_damage, require_regular
@@ -297,12 +297,8 @@ def _read_or_fault(record: Record, *, height: int, width: int) -> np.ndarray | I
 
 def _require_file(path: str | Path) -> None:
     require_regular(path)
-    try:
+    with naming_damage(path, "image cannot be opened", "replace it", "image"):
         status = os.stat(path)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise_if_out_of_memory(error, path)
-        reason = getattr(error, "strerror", error)
-        raise InputError(f"{path}: image cannot be opened ({reason}); replace it") from None
     if stat.S_ISDIR(status.st_mode):
         raise InputError(f"{path}: is a folder, not an image; name the images in it")
     if status.st_size == 0:

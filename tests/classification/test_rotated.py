@@ -56,7 +56,7 @@ def test_files_behind_the_angle_count(image_file: str, tmp_path: Path) -> None:
     Image.fromarray(DIGITS["train"][0][1]).save(image_file)
     assert content_fingerprint([record]) != before
     Path(image_file).unlink()
-    with pytest.raises(InputError, match=f"^{image_file}: image cannot be opened"):
+    with pytest.raises(InputError, match=f"^{image_file}: no such image"):
         require_files([record])
 
 

@@ -40,7 +40,7 @@ def damage(record, how):
 
 
 DAMAGES = {
-    "missing": r"2\.png: .*No such file",
+    "missing": r"2\.png: .*no such image",
     "empty": r"2\.png: .*0 bytes",
     "truncated": r"2\.png: .*decoded",
     "text": r"2\.png: .*decoded",

@@ -175,7 +175,7 @@ WRONG = {  # images, and words in the message
     "a folder without images": (lambda root: root / "empty", ["empty", "image"]),
     "a video": (lambda root: root / "a.mp4", ["a.mp4", "from-tracks"]),
     "a URL": (lambda root: "https://example.org/a.jpg", ["https://example.org/a.jpg", "download the image"]),
-    "a missing file": (lambda root: root / "b.jpg", ["b.jpg", "No such file"]),
+    "a missing file": (lambda root: root / "b.jpg", ["b.jpg", "no such image"]),
     "a number": (lambda root: 7, ["int", "'folder'"]),
     "NaN": (lambda root: torch.full((1, 3, 4, 4), torch.nan), ["NaN", "position 0"]),
     "another device": (lambda root: torch.zeros(1, 3, 4, 4, device="meta"), ["meta", "'folder'"]),

@@ -151,11 +151,11 @@ def unpack_frames(archives: Sequence[Path], home: Path, frames: int) -> None:
         )
     for split in SPLITS:
         wanted = {
-            name: home / f"bbox_{split}" / f"{tracklet.pid:04d}" / name
+            name: path
             for tracklet, names in _named_tracklets(home, split)
             for name in _spread(names, frames)
+            if not (path := home / f"bbox_{split}" / f"{tracklet.pid:04d}" / name).is_file()
         }
-        wanted = {name: path for name, path in wanted.items() if not path.is_file()}
         for archive in [each for each in archives if split in each.name] or archives:
             if wanted:
                 extract(archive, wanted)
@@ -168,8 +168,7 @@ def unpack_frames(archives: Sequence[Path], home: Path, frames: int) -> None:
 
 def _spread(names: Sequence[str], count: int) -> list[str]:
     """Choose ``count`` evenly spaced images of a tracklet, or all images of a shorter tracklet."""
-    if len(names) <= count:
-        return [*names]
+    count = min(count, len(names))
     return [names[(2 * part + 1) * len(names) // (2 * count)] for part in range(count)]
 
 

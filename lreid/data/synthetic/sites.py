@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -80,10 +80,10 @@ class Domain(NamedTuple):
     wall: str  # background colours above the horizon
     ground: str  # background colours below the horizon
     texture: str  # texture of the background: bricks, panes, foliage or plain
-    tint: Colour = (100, 100, 100)  # brightness of the colour channels, per cent
-    light: tuple[int, int] = (85, 115)  # range of the brightness of the cameras, per cent
+    tint: Sequence[int] = (100, 100, 100)  # brightness of the colour channels, per cent
+    light: Sequence[int] = (85, 115)  # range of the brightness of the cameras, per cent
     dusk: int = 40  # by how much the light falls (or rises, if negative) over the season, per cent
-    views: tuple[int, int, int] = (3, 2, 3)  # weights of front, side and back
+    views: Sequence[int] = (3, 2, 3)  # weights of front, side and back
     cast: int = 6  # largest deviation of a camera's colour channels from the tint, per cent
     blur: int = 1  # largest blur of a camera, pixels
     noise: int = 5  # largest standard deviation of a camera's noise, grey levels
@@ -92,12 +92,7 @@ class Domain(NamedTuple):
     kind: str = "person"
 
 
-def _domain(values: dict[str, Any]) -> Domain:
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-    return Domain(**fields)
-
-
-DOMAINS = {name: _domain(values) for name, values in _FILE["domains"].items()}
+DOMAINS = {name: Domain(**values) for name, values in _FILE["domains"].items()}
 
 
 def domain_named(name: str) -> Domain:
