@@ -85,19 +85,14 @@ def _epoch_numbers(value: list[Any]) -> str:
     return "" if fits else "it must be a list of epochs, 1 or later, such as [40, 70]"
 
 
-def _data_sets(value: list[Any]) -> str:
+def _names(value: list[Any]) -> str:
     fits = all(type(name) is str for name in value)
-    return "" if fits else "it must be a list of data sets, such as ['market1501']"
+    return "" if fits else "it must be a list of names, such as ['market1501'] or ['flip', 'mine.yaml']"
 
 
 def _groups(value: list[Any]) -> str:
     fits = all(type(each) is list and len(each) > 1 and type(each[0]) is str for each in value)
     return "" if fits else "it must be a list of groups, each a name and its members, such as [['bus', 331, 340]]"
-
-
-def _files(value: list[Any]) -> str:
-    fits = all(type(name) is str for name in value)
-    return "" if fits else "it must be a list of files, such as ['flip', 'mine.yaml']"
 
 
 def _folder_name(value: str) -> str:
@@ -106,7 +101,7 @@ def _folder_name(value: str) -> str:
 
 
 _SEED: dict[str, Any] = {"least": 0, "most": 2**32 - 1}
-_SOURCES: dict[str, Any] = {"check": _data_sets, "paths": ("csv:", "folder:", "own:")}
+_SOURCES: dict[str, Any] = {"check": _names, "paths": ("csv:", "folder:", "own:")}
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 
@@ -183,7 +178,7 @@ class InputSection(Section):
         ["configs/augmentations/flip.yaml"],
         "files of albumentations pipelines for training images, [] for none",
         paths=("",),
-        check=_files,
+        check=_names,
     )
 
 

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 DRAWS = 2000
+LEVEL = 0.95  # confidence level
 
 
-def gain_interval(
-    before: Sequence[float], after: Sequence[float], queries: Sequence[int], *, level: float = 0.95
-) -> tuple[float, float]:
+def gain_interval(before: Sequence[float], after: Sequence[float], queries: Sequence[int]) -> tuple[float, float]:
     """Compute a bootstrap interval for the difference between two mAPs, by resampling identities.
 
     All queries of an identity are drawn together, because their average precisions depend on each other. Both models
@@ -18,7 +17,6 @@ def gain_interval(
     Args:
         before, after: average precision of each of n identities, under each of the two models.
         queries: number of queries of each identity, 1 or more.
-        level: confidence level, in (0, 1).
 
     Returns:
         Lower and upper end of ``mAP(after) - mAP(before)``, in the unit of the average precisions.
@@ -28,5 +26,5 @@ def gain_interval(
         raise ValueError("no identities to resample")
     counts = np.random.default_rng(0).multinomial(len(gains), np.full(len(gains), 1 / len(gains)), size=DRAWS)
     drawn = counts @ (weights * gains) / (counts @ weights)  # (DRAWS,)
-    low, high = np.quantile(drawn, ((1 - level) / 2, (1 + level) / 2))
+    low, high = np.quantile(drawn, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     return float(low), float(high)

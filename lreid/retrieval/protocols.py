@@ -173,8 +173,7 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
     Raises:
         InputError: there are no impostors, or the rate is outside [0, 1).
     """
-    number = isinstance(false_accept_rate, (int, float, np.number)) and not isinstance(false_accept_rate, bool)
-    require(number and 0 <= false_accept_rate < 1, "false_accept_rate", false_accept_rate, "at least 0 and below 1")
+    require(0 <= false_accept_rate < 1, "false_accept_rate", false_accept_rate, "at least 0 and below 1")
     if len(impostor_scores) == 0:
         raise InputError("a threshold needs impostors: queries whose identity is one of several in the gallery")
     descending = np.sort(np.asarray(impostor_scores, dtype=np.float32))[::-1]

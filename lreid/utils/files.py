@@ -162,10 +162,6 @@ def require_writable(path: str | Path) -> None:
     """
     require_replaceable(path)
     path = real_path(path)
-    try:
-        path.exists()
-    except OSError as error:  # such as a name that is too long
-        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
     folder = next(each for each in path.absolute().parents if os.path.exists(each))
     if not folder.is_dir():
         raise InputError(f"{path}: cannot be written, because {folder} is a file; choose another place")

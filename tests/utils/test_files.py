@@ -82,8 +82,6 @@ def test_unwritable_path_is_refused_before_the_work(tmp_path: Path, monkeypatch:
     require_writable(tmp_path / "file")
     with pytest.raises(InputError, match=r"file/below/x: .*/file is a file"):
         require_writable(tmp_path / "file/below/x")
-    with pytest.raises(InputError, match="File name too long"):
-        require_writable(tmp_path / ("x" * 300))
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write everywhere
     with pytest.raises(InputError, match=rf"x: .* {tmp_path} is not"):
         require_writable(tmp_path / "new/x")
