@@ -35,6 +35,9 @@ def assert_same_tensors(network: nn.Module, wanted: dict[str, Tensor]) -> None:
         ("resnet50", 2048, (4, 2)),
         ("resnet50_layer3", 1024, (4, 2)),
         ("resnet101", 2048, (4, 2)),
+        ("mobilenet_v2", 1280, (4, 2)),
+        ("timm:mobilenetv2_100", 1280, (4, 2)),
+        ("timm:tf_efficientnet_lite0", 1280, (4, 2)),
     ],
 )
 def test_the_last_stage_has_no_stride(name: str, dim: int, shape: tuple[int, int]) -> None:
