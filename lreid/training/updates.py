@@ -117,6 +117,10 @@ class Updates:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
+        # torch does not compare shapes, and a fused step with moments of another shape ends the process.
+        for parameter, moments in self.optimizer.state.items():
+            if any(each.shape not in ((), parameter.shape) for each in moments.values()):
+                raise ValueError("moments whose shape differs from that of their parameter")
         self.scaler.load_state_dict(state["scaler"])
 
 
