@@ -132,7 +132,7 @@ def put_norms(network: nn.Module, norm: str) -> None:
         for stage in stages[:2]:
             _norm_sum(stage[-1])
     if "input" in more:
-        network.register_forward_pre_hook(lambda _, inputs: functional.instance_norm(inputs[0]))
+        network.register_forward_pre_hook(_standardise)
 
 
 def input_norm(norm: str) -> str:
@@ -172,7 +172,7 @@ def _norm_sum(block: Any) -> None:
     if isinstance(block, (BasicBlock, Bottleneck)):
         block.forward = MethodType(_residual, block)
     elif not hasattr(block, "conv2a"):  # the blocks of an OSNet have this norm already
-        block.register_forward_hook(lambda block, _, sums: block.IN(sums))  # MobileNet: no ReLU after the sum
+        block.register_forward_hook(_norm_output)  # MobileNet: no ReLU after the sum
 
 
 def _residual(block: Any, maps: Tensor) -> Tensor:
@@ -182,6 +182,15 @@ def _residual(block: Any, maps: Tensor) -> Tensor:
         sums = block.bn3(block.conv3(block.relu(sums)))
     sums = sums + (maps if block.downsample is None else block.downsample(maps))
     return block.relu(block.IN(sums))
+
+
+# Hooks are functions of the module, so that networks can be pickled.
+def _norm_output(block: Any, _: tuple[Tensor], sums: Tensor) -> Tensor:
+    return block.IN(sums)
+
+
+def _standardise(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+    return functional.instance_norm(inputs[0])
 
 
 def _balance(_: nn.Module, inputs: tuple[Tensor], *, black: list[float], std: list[float]) -> Tensor:
