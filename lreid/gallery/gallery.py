@@ -115,6 +115,10 @@ class Gallery:
     network: Embedder | None = None
     where: str = "gallery in memory"
 
+    def __post_init__(self) -> None:
+        if isinstance(self.store, (str, os.PathLike)):
+            raise ArgumentError("store", f"is a path; call Gallery.load({os.fspath(self.store)!r})")
+
     def __len__(self) -> int:
         return self.store.count(EVERYTHING)
 
@@ -186,11 +190,12 @@ class Gallery:
         Raises:
             InputError: the gallery was built from features, or by a network without a name.
         """
-        if "checkpoint" not in self.about.extras:
+        try:
+            return Extraction.from_arrays(self.about.extras, self.width)
+        except (KeyError, IndexError, ValueError, TypeError):
             raise InputError(
                 f"{self.where}: does not record how its features were computed; build it with lreid search"
-            )
-        return Extraction.from_arrays(self.about.extras, self.width)
+            ) from None
 
     def load_network(self, checkpoint: Path | None, device: str, *, any_model: bool = False) -> Embedder:
         """Load the gallery's network from its original file, or from ``checkpoint`` if given.

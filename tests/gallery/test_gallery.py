@@ -376,3 +376,23 @@ def test_float64_features_are_normalised_in_float64(new_place, scale):
         np.testing.assert_allclose(scores / tensor.norm(dim=1, keepdim=True), expected, atol=1e-6)
     threshold = gallery.calibrate(scale * queries, [100, 101, 102], model="a1", false_accept_rate=0)
     assert threshold == pytest.approx(cosines.max(), abs=1e-6)
+
+
+def test_path_in_place_of_a_store_names_the_right_call() -> None:
+    with pytest.raises(InputError, match=r"Gallery\.load\('people\.gallery'\)"):
+        Gallery("people.gallery")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "extras",
+    [
+        {},
+        {"checkpoint": np.array([]), "flip": np.array([False])},
+        {"checkpoint": np.array(["a.pt"]), "flip": np.array([False]), "norm/features/1": np.zeros(2)},
+        {"checkpoint": np.array(["a.pt"]), "flip": np.array([False]), "norm/features/whole": np.array(["a"])},
+    ],
+)
+def test_gallery_without_a_record_of_its_extraction_is_named(extras: dict[str, np.ndarray]) -> None:
+    gallery = Gallery.build(np.eye(3, dtype=np.float32), ["a", "b", "c"], model="any", extras=extras)
+    with pytest.raises(InputError, match="does not record how its features were computed"):
+        _ = gallery.extraction
