@@ -115,8 +115,14 @@ class BenchmarkSection(Section):
     LEARNED_IDENTITIES = key(0, "number of identities of the first task, if an earlier run trained on it", least=0)
     TASKS_PER_DATASET = key(10, "number of tasks into which lreid splits the identities of each data set", least=1)
     POOL = key(False, "merge the data sets of TRAIN into one before it is split into tasks")
-    GROUPS: list[list[Any]] = key([], "tasks of one data set: each a name and its cameras or dates", check=_groups)
-    GROUP_BY: Literal["camera", "date"] = key("camera", "what GROUPS lists for each task", choices=("camera", "date"))
+    GROUPS: list[list[Any]] = key(
+        [],
+        "tasks of a single data set, each a name and its cameras or dates; an identity has one label in all of them",
+        check=_groups,
+    )
+    GROUP_BY: Literal["camera", "date"] = key(
+        "camera", "what GROUPS lists for each task: cameras or dates", choices=("camera", "date")
+    )
     IDENTITIES = key(0, "maximum number of training identities per data set; 0 means all", least=0)
     SCENARIO = key(
         "class-incremental",
@@ -129,7 +135,7 @@ class BenchmarkSection(Section):
     ORDER_SEED = key(0, "seed of the random order of identities (ORDER random)", **_SEED)
     UNSEEN_GALLERIES = key(
         "separate",
-        "test sets of unseen data: one each, one of all (as in AKA), or both",
+        "test sets of unseen data sets: one per data set (separate), one gallery of all (merged, as in AKA), or both",
         choices=("separate", "merged", "both"),
     )
     SPLITS = key(1, "number of random splits to average over, if an unseen data set has several; 0 means all", least=0)
@@ -145,13 +151,17 @@ class DataSection(Section):
     """Keys for the source, the cache and the loading of images."""
 
     ROOT = key("datasets", "folder of the data sets; image paths in a CSV file may be relative to it", free=True)
-    PATTERN = key("", "pattern of image paths, such as {pid}/{camid}_{n}.png; if empty, lreid infers it")
+    PATTERN = key(
+        "",
+        "pattern of the image paths in your folder, such as {pid}/{camid}_{n}.png; if empty, "
+        "lreid infers identities and cameras",
+    )
     CACHE_GIB = key(4.0, "maximum size of the decoded images that lreid keeps in memory, in GiB", least=0, free=True)
     SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read, instead of stopping with an error")
     WORKERS = key(0, "loader processes; 0 is fastest if all images fit into the cache", least=0, most=1024, free=True)
     AUGMENT_ON = key(
         "auto",
-        "where images are augmented: cpu, or device (auto: if it is a GPU)",
+        "where images are augmented: cpu, or device (the device of the run). auto means a GPU if there is one",
         choices=("auto", "cpu", "device"),
         free=True,
     )
@@ -202,7 +212,12 @@ class BatchSection(Section):
 class StreamSection(Section):
     """Keys for a single pass over each task (online learning) instead of epochs."""
 
-    SEGMENT = key(0, "images per step on a stream; 0 means epochs, or P x K images if a method needs a stream", least=0)
+    SEGMENT = key(
+        0,
+        "number of images per training step on a stream; 0 means training in epochs (methods "
+        "that need a stream then use steps of P x K images)",
+        least=0,
+    )
     CORRELATION = key(1, "number of consecutive images of one identity in the stream", least=1)
     ITERATIONS = key(1, "number of optimiser steps on each segment of the stream", least=1)
 
@@ -232,7 +247,12 @@ class ModelSection(Section):
             for entry in ("", "+input", "+grey")
         ),
     )
-    SCALE = key(1.0, "factor of the features; set it below 1 if the initial features have a large norm", above=0)
+    SCALE = key(
+        1.0,
+        "factor by which features are multiplied; set it below 1 if the features of the initial "
+        "model have a large norm",
+        above=0,
+    )
     ADAPTER = key(
         "none",
         "adapter, a small part of a transformer that is trained while all other weights are frozen: lora (low-rank "
@@ -259,7 +279,7 @@ class TrainSection(Section):
     FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 means the value of EPOCHS", least=0)
     EPOCH_COVERS = key(
         "identities",
-        "what occurs once per epoch: every identity, or nearly every image",
+        "what occurs once per epoch: every identity (as in DMML), or nearly every image (as in BoT)",
         choices=("identities", "images"),
     )
     EPOCH_STEPS = key(0, "batches per epoch, for tasks of any size (AKA: 150); 0 = determined by EPOCH_COVERS", least=0)
@@ -267,7 +287,12 @@ class TrainSection(Section):
     MOMENTUM = key(0.0, "momentum of the optimiser sgd", least=0, most=1)
     LR = key(1e-3, "learning rate; the default suits random weights, 2e-4 suits ImageNet weights", above=0)
     FROZEN_LAYERS = key(0, "number of layers, counted from the input of the backbone, that are not trained", least=0)
-    LAYER_DECAY = key(1.0, "learning rate of a backbone layer divided by that of the next layer", above=0, most=1)
+    LAYER_DECAY = key(
+        1.0,
+        "learning rate of a backbone layer divided by that of the next layer; parts after the backbone have LR",
+        above=0,
+        most=1,
+    )
     BIAS_RATE = key(1.0, "learning rate of biases, relative to that of the weights in their layer", above=0)
     WEIGHT_DECAY = key(1e-4, "weight decay (L2, added to the gradient)", least=0)
     SCHEDULE = key("exponential", "shape of the decay of the learning rate", choices=("exponential", "cosine", "steps"))
@@ -277,10 +302,13 @@ class TrainSection(Section):
     STEP_FACTOR = key(0.1, "factor applied to LR at each epoch in MILESTONES (steps)", above=0, most=1)
     MILESTONES: list[int] = key([], "epochs at which the learning rate falls (steps)", check=_epoch_numbers)
     FIRST_MILESTONES: list[int] = key(
-        [], "MILESTONES of the first task if RESTARTS; [] = MILESTONES", check=_epoch_numbers
+        [], "MILESTONES of the first task, if RESTARTS is True; [] = MILESTONES", check=_epoch_numbers
     )
     FIRST_EPOCH_NUMBER = key(
-        1, "first epoch's number (steps): 1 in BoT's code, 0 in LSTKC's, -1 in AKA's", least=-1, most=1
+        1,
+        "number of the first epoch, for MILESTONES and the warm-up (steps): 1 in BoT's code, 0 in LSTKC's, -1 in AKA's",
+        least=-1,
+        most=1,
     )
     WARMUP_EPOCHS = key(0, "number of first epochs in which the learning rate rises to LR (warm-up)", least=0)
     WARMUP_FACTOR = key(0.01, "learning rate at the beginning of the warm-up divided by LR", above=0, most=1)
@@ -300,18 +328,23 @@ class EvalSection(Section):
     BACKEND = key("faiss", "how galleries are searched: exactly, or by an index of faiss", choices=("exact", "faiss"))
     INDEX = key("flat", "faiss index: flat, hnsw, ivfpq, or a string for index_factory, such as IVF256,Flat;nprobe=16")
     INDEX_DEPTH = key(1000, "number of images that the index returns for a query; flat returns all images", least=1)
-    INDEX_DEVICE = key("auto", "device of faiss: cpu, cuda (all GPUs share the index), cuda:N, or auto (a GPU if any)")
+    INDEX_DEVICE = key(
+        "auto",
+        "device on which faiss searches: cpu, cuda (the index is divided among all GPUs), "
+        "cuda:N, or auto (a GPU if possible)",
+    )
     INDEX_FLOAT16 = key(False, "store vectors on GPUs in 16 bits; results are then not exact, not even for flat")
     METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance between features", choices=("cosine", "euclidean"))
     AP: Literal["rectangular", "trapezoidal"] = key(
         "rectangular",
-        "convention of average precision; trapezoidal is that of DwoPP's code",
+        "convention of average precision (AP): rectangular is the usual one; trapezoidal is that of DwoPP's code",
         choices=("rectangular", "trapezoidal"),
     )
     CAMERA_FILTER = key(True, "leave out gallery images with both the identity and the camera of the query")
     OUTFITS: Literal["both", "same", "changed"] = key(
         "both",
-        "matches that count, if outfits are known: in the same outfit, in a changed one, or both",
+        "matches that count for a query: images in the same outfit, in a changed outfit, or "
+        "both; the data set must have outfits",
         choices=("both", "same", "changed"),
     )
     FLIP = key(False, "add the features of the mirrored image to the features of an image")

@@ -69,13 +69,23 @@ class CCLIS(Co2L):
         model: Embedder,
         *,
         temperature: Annotated[float, Rule("temperature of Sample-NCE and of the importance scores", above=0)] = 0.5,
-        prototype_rate: Annotated[float, Rule("factor of the prototypes' rate; official code: 0.01", least=0)] = 0.01,
+        prototype_rate: Annotated[
+            float,
+            Rule("factor of the learning rate for prototypes; CCLIS's official code uses 0.01 (and LR 1.0)", least=0),
+        ] = 0.01,
         passes: Annotated[int, Rule("number of passes over the images to compute their scores", least=1)] = 5,
         weighted: Annotated[
-            bool, Rule("weight exemplars by the inverse probability of their draw; False is RBS only of Table 4")
+            bool,
+            Rule(
+                'weight exemplars by the inverse probability with which they were drawn; False is "RBS only" of Table 4'
+            ),
         ] = True,
-        weigh_current: Annotated[bool, Rule("also weight images of the task, as CCLIS's official code does")] = False,
-        score_leak: Annotated[bool, Rule("also score the own identity in the last pass, as CCLIS's code does")] = False,
+        weigh_current: Annotated[
+            bool, Rule("also weight images of the current task, as CCLIS's official code does")
+        ] = False,
+        score_leak: Annotated[
+            bool, Rule("include the score for an image's own identity in the last pass, as CCLIS's official code does")
+        ] = False,
         **options: Any,
     ) -> None:
         options = CCLIS.defaults | options

@@ -135,8 +135,12 @@ class DASK(FusedFineTuning):
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of the distillation in the total loss", least=0)] = 1.0,
-        rehearsal_weight: Annotated[float, Rule("weight of rehearsed images; 0 rehearses nothing", least=0)] = 4.5,
+        distillation_weight: Annotated[
+            float, Rule("weight of the distillation, both for original and for rehearsed images", least=0)
+        ] = 1.0,
+        rehearsal_weight: Annotated[
+            float, Rule("weight of all loss terms of rehearsed images; with 0, nothing is rehearsed", least=0)
+        ] = 4.5,
         temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         style_steps: StyleSteps = 200,
         style_batch: StyleBatch = 32,

@@ -42,7 +42,9 @@ class DKPpp(DKP):
         *,
         distillation_weight: Annotated[float, Rule("weight of the loss term distill_rehearsed", least=0)] = 0.75,
         both_weight: Annotated[float, Rule("weight of the loss term triplet_both", least=0)] = 0.75,
-        rehearsal: Annotated[bool, Rule("also train on rehearsed images; if False, the method equals DKP")] = True,
+        rehearsal: Annotated[
+            bool, Rule("also train on images in the style of the previous domain; if False, the method equals DKP")
+        ] = True,
         distillation_temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         style_steps: StyleSteps = 200,
         style_batch: StyleBatch = 32,

@@ -28,12 +28,22 @@ class DMMLFineTuning(Method):
         *,
         margin: Annotated[float, Rule("margin that is subtracted from distances to other classes", least=0)] = 0.4,
         metric: Annotated[
-            Distance, Rule("distance between features; the official code uses sqeuclidean", choices=get_args(Distance))
+            Distance,
+            Rule(
+                "distance between features: sqeuclidean (official code), euclidean (paper), or cosine",
+                choices=get_args(Distance),
+            ),
         ] = "sqeuclidean",
-        clamp: Annotated[bool, Rule("raise a distance that the margin makes negative to 0, without gradient")] = True,
+        clamp: Annotated[
+            bool, Rule("raise a distance to 0, without gradient, if subtracting the margin makes it negative")
+        ] = True,
         feature_penalty: Annotated[float, Rule("weight of the mean squared norm of the features")] = 5e-4,
         mining: Annotated[
-            Literal["hard", "center"], Rule("supports with which a query is compared", choices=("hard", "center"))
+            Literal["hard", "center"],
+            Rule(
+                "supports with which a query is compared: the hardest, or the mean of each class (center)",
+                choices=("hard", "center"),
+            ),
         ] = "hard",
         **options: Any,
     ) -> None:

@@ -34,16 +34,22 @@ class ERAML(ER):
         self,
         model: Embedder,
         *,
-        metric_loss: Annotated[str, Rule("metric loss (Eq. 1 or App. E)", choices=("supcon", "triplet"))] = "supcon",
+        metric_loss: Annotated[
+            str, Rule("metric loss: supcon (Eq. 1) or triplet (Appendix E)", choices=("supcon", "triplet"))
+        ] = "supcon",
         negatives: Annotated[
-            Literal["incoming", "all"], Rule("identities whose images can be negatives", choices=("incoming", "all"))
+            Literal["incoming", "all"],
+            Rule(
+                "images that can be negatives: those of identities in the incoming batch, or of all identities",
+                choices=("incoming", "all"),
+            ),
         ] = "incoming",
         temperature: Annotated[
             float, Rule("temperature of supcon; the loss is multiplied by temperature / 0.07 (official code)", above=0)
         ] = 0.2,
         margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.2,
         incoming_weight: Annotated[
-            float, Rule("weight of the incoming loss; official: supcon 1, triplet 2", least=0)
+            float, Rule("weight of the incoming loss; the official code uses 2 for triplet and 1 for supcon", least=0)
         ] = 1.0,
         **er: Any,
     ) -> None:

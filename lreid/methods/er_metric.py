@@ -33,12 +33,19 @@ class ERMetric(ER):
         *,
         metric_loss: Annotated[
             str,
-            Rule("batch-hard triplet loss, or DMML loss of images that are no supports", choices=("triplet", "dmml")),
+            Rule(
+                "metric loss: triplet (batch-hard, for every image) or dmml (for every image that is not a support)",
+                choices=("triplet", "dmml"),
+            ),
         ] = "triplet",
         asymmetric: Annotated[bool, Rule("compare an incoming image with incoming images only")] = False,
         margin: Annotated[float, Rule("margin of the loss; BoT uses 0.3 (triplet), DMML uses 0.4", least=0)] = 0.3,
-        supports: Annotated[int, Rule("number of supports per identity, for the loss dmml", least=1)] = 2,
-        replay_each: Annotated[int, Rule("number of replayed images of a stored identity", least=2)] = 4,
+        supports: Annotated[
+            int, Rule("number of supports per identity, with which dmml compares other images", least=1)
+        ] = 2,
+        replay_each: Annotated[
+            int, Rule("number of images of a stored identity that are replayed together, if there are enough", least=2)
+        ] = 4,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)

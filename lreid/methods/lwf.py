@@ -34,7 +34,9 @@ class LwF(BoTFineTuning):
         model: Embedder,
         *,
         distillation_weight: Annotated[float, Rule("weight of the distillation in the total loss", least=0)] = 1.0,
-        temperature: Annotated[float, Rule("temperature of both models' distributions", above=0)] = 2.0,
+        temperature: Annotated[
+            float, Rule("temperature of the teacher's and the student's distribution", above=0)
+        ] = 2.0,
         **bot: Any,
     ) -> None:
         super().__init__(model, **bot)

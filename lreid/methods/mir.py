@@ -35,7 +35,10 @@ class MIR(ER):
                 "number of stored images to choose from; 0 means five times the replayed ones (official code)", least=0
             ),
         ] = 0,
-        virtual_rate: Annotated[float, Rule("learning rate of the virtual step; official code: 0.1", least=0)] = 0.1,
+        virtual_rate: Annotated[
+            float,
+            Rule("learning rate of the virtual step; the official code uses its training rate (SGD, 0.1)", least=0),
+        ] = 0.1,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)

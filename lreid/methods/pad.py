@@ -82,7 +82,8 @@ class PAD(Method):
         momentum: Annotated[float, Rule("weight of the old value in the moving average", least=0, most=1)] = 0.997,
         last_blocks: Annotated[int, Rule("number of last blocks that are trained after the first task", least=0)] = 4,
         prompt_rate: Annotated[float, Rule("factor of the prompts' learning rate in later tasks", above=0)] = 1000.0,
-        first_prompt_rate: Annotated[float, Rule("factor of the prompts' rate in the first task", above=0)] = 400.0,
+        first_prompt_rate: Annotated[float, Rule(
+            "factor of the prompts' learning rate in the first task", above=0)] = 400.0,
         slots: Annotated[int, Rule("number of prompt slots per block, for all tasks together", least=1)] = 36,
         new_slots: Annotated[int, Rule("number of prompt slots that each task opens", least=1)] = 8,
         chosen_slots: Annotated[int, Rule("number of prompt slots that an image uses", least=1)] = 4,
@@ -92,7 +93,9 @@ class PAD(Method):
         text_batch: Annotated[int, Rule("number of images per batch of stage 1", least=1)] = 64,
         text_rate: Annotated[float, Rule("learning rate of stage 1 after the first task", above=0)] = 5e-3,
         first_text_rate: Annotated[float, Rule("learning rate of stage 1 in the first task", above=0)] = 2e-3,
-        text_teacher: Annotated[str, Rule("text teacher of stage 1", choices=("initial", "none"))] = "initial",
+        text_teacher: Annotated[str, Rule(
+            "text teacher of stage 1: initial (the random initial tokens, as in PAD's official code) or none",
+            choices=("initial", "none"))] = "initial",
         anchor_weight: Annotated[float, Rule("weight of the text teacher's loss term", least=0)] = 0.5,
         negatives: Annotated[int, Rule("number of other identities in the text teacher's loss term", least=0)] = 256,
         noun: Annotated[str, Rule("noun for what the images show, used in the sentence of each identity")] = "person",
