@@ -36,8 +36,8 @@ class Parser(argparse.ArgumentParser):
         names = [
             word.partition("=")[0] for word in words if word.startswith("--") and " " not in word.partition("=")[0]
         ]
-        known = {*self._option_string_actions, "--debug"}
-        if self._subparsers is None and (unknown := [name for name in names if name not in known]):
+        allowed = {*self._option_string_actions, "--debug"}
+        if self._subparsers is None and (unknown := [name for name in names if name not in allowed]):
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return super().parse_known_args(args, namespace)
 

@@ -121,11 +121,11 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
     for source in () if tracks else sources:
         folders = [source, *(each for each in list_folder(source) if each.is_dir())] if source.is_dir() else []
         lists = [next((each / name for name in LISTS if (each / name).is_file()), None) for each in folders]
-        found = [_sequence(each, file) for each, file in zip(folders, lists, strict=True) if file and _frames_in(each)]
-        if not found:
+        inside = [_sequence(each, file) for each, file in zip(folders, lists, strict=True) if file and _frames_in(each)]
+        if not inside:
             content = f" ({describe_folder(source)})" if source.is_dir() else ""
             raise InputError(f"{source}: no tracks next to its frames{content}; pass a tracker's file as --tracks")
-        sequences += found
+        sequences += inside
     twice = [name for name, count in Counter(each.name for each in sequences).items() if count > 1]
     if twice:
         raise InputError(f"two videos are called {twice[0]}; rename one, because cameras are named after them")

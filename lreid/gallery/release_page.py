@@ -40,11 +40,11 @@ def write_check(comparison: ModelComparison, out: Path, *, blur: bool = False) -
     verdict = verdict_of(results)
     write_text(out / FIGURES, json.dumps(results | {"verdict": verdict}, indent=1) + "\n")
     chosen, wide = _chosen(results), is_wide(comparison.queries[0].path)
-    found = comparison.today.recognised, comparison.new.recognised
+    before, after = comparison.today.recognised, comparison.new.recognised
     panels = [_ways(results)]
     for title, people, changed in (
-        ("No longer found", chosen["lost"], found[0] & ~found[1]),
-        ("Newly found", chosen["gained"], found[1] & ~found[0]),
+        ("No longer found", chosen["lost"], before & ~after),
+        ("Newly found", chosen["gained"], after & ~before),
     ):
         if people:
             rankings = _examples(comparison, people[:MOST_PEOPLE], changed, blur)

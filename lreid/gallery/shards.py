@@ -155,9 +155,9 @@ class Shards:
         faiss, most = import_faiss(), max(shares) + 1
         sample = np.unique(np.linspace(0, len(vectors) - 1, 256).astype(int))
         _, truth = faiss.knn(vectors[sample], vectors, most, metric=faiss.METRIC_INNER_PRODUCT)
-        _, found = self.search(vectors[sample], most)
-        for image, *neighbours in zip(sample, truth, found, strict=True):
-            true, returned = (keys[(keys != image) & (keys >= 0)].tolist() for keys in neighbours)
+        _, neighbours = self.search(vectors[sample], most)
+        for image, *both in zip(sample, truth, neighbours, strict=True):
+            true, returned = (keys[(keys != image) & (keys >= 0)].tolist() for keys in both)
             for k, of_image in shares.items():
                 of_image.append(len({*true[:k]} & {*returned[:k]}) / k)
         return {k: float(np.mean(of_image)) for k, of_image in shares.items()}

@@ -63,9 +63,9 @@ def reindex(
     work = _Reindexing(model, skip_bad)
     if next_place.exists():
         new = Gallery.load(next_place, unfinished=True)
-        if (begun := new.about.model) != mark:
+        if (earlier := new.about.model) != mark:
             raise InputError(
-                f"{next_place}: was begun with model {begun}, not with {mark}; pass that checkpoint to continue, or "
+                f"{next_place}: was begun with model {earlier}, not with {mark}; pass that checkpoint to continue, or "
                 "restart=True to discard what exists"
             )
     else:

@@ -116,8 +116,8 @@ class LinkRecord:
         numbers = self.numbers
         number = numbers.get(word, numbers.get(f"unknown-{word}", int(word) if word.isdecimal() else -1))
         if number not in numbers.values():
-            some = ", ".join([*numbers][:5])
-            raise InputError(f"{word}: no such identity; {RECORD_FILE} lists them, for instance {some}")
+            examples = ", ".join([*numbers][:5])
+            raise InputError(f"{word}: no such identity; {RECORD_FILE} lists them, for instance {examples}")
         return number
 
     def new_identity(self) -> int:

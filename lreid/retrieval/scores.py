@@ -183,13 +183,13 @@ class IndexScores:
                 scores[part].scatter_(1, torch.where(rows < 0, num_gallery, rows), block_scores.to(scores.dtype))
         return scores[:, :num_gallery]
 
-    def _corrected(self, found: Tensor, exact: Tensor, queries: Tensor, rows: Tensor | None) -> Tensor:
+    def _corrected(self, approximate: Tensor, exact: Tensor, queries: Tensor, rows: Tensor | None) -> Tensor:
         """Replace scores ``(b, k)`` that differ from the exact scores ``(b, G)`` only by rounding."""
         assert self.exact is not None
         columns = slice(None) if rows is None else rows.clamp(min=0)
         right = exact if rows is None else exact.gather(1, rows.clamp(min=0))  # (b, k)
-        wrong = (found - right).abs_() > ROUNDING * self.exact.sizes(queries, columns)
-        return torch.where(wrong, found.to(right.dtype), right) if wrong.any() else right
+        wrong = (approximate - right).abs_() > ROUNDING * self.exact.sizes(queries, columns)
+        return torch.where(wrong, approximate.to(right.dtype), right) if wrong.any() else right
 
 
 def score_of_missing(dtype: torch.dtype) -> float:
