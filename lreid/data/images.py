@@ -20,7 +20,6 @@ from PIL import ExifTags, Image, ImageOps
 from tqdm import tqdm
 
 from lreid.data.datasets import file_of, image_scheme
-from lreid.data.listing import HEIF
 from lreid.data.records import Record
 from lreid.errors import InputError, OutOfMemory
 from lreid.utils.extras import Extra
@@ -29,8 +28,11 @@ from lreid.utils.reading import naming_damage, require_regular
 
 # The formats that PIL may use, whatever the suffix of a file. Of PIL's other formats, EPS would start Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(find_spec("PIL.AvifImagePlugin"))
+SUFFIXES = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".avif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
+HEIF = find_spec("pillow_heif") is not None  # reads the .heic images that phones take
 if HEIF:
     FORMATS += ("HEIF",)
+    SUFFIXES += (".heic", ".heif")
     Extra("pillow_heif", "heif").register_heif_opener()
 DECODED_AHEAD = 512  # maximum number of decoded images that wait to be copied into the cache
 SAMPLE = 200  # approximate number of images whose size is read

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path, PurePath
 from statistics import median_low
 from typing import Any, NamedTuple
 
 from tabulate import tabulate
 
+from lreid.data.images import HEIF, SUFFIXES
 from lreid.data.records import CameraPolicy, DataSet, Names, QueryGallery, Record, cameras_of_test
 from lreid.errors import ArgumentError, InputError, counted
 from lreid.utils.identities import DISTRACTOR, JUNK, ascending_ranks, is_junk, warn_of_spellings
@@ -21,10 +21,6 @@ from lreid.utils.reading import escaped, raise_if_unreadable
 
 logger = logging.getLogger("lreid")
 
-HEIF = find_spec("pillow_heif") is not None  # reads the .heic images that phones take
-# Suffixes of images that lreid.data.images.FORMATS can read.
-SUFFIXES = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".avif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
-SUFFIXES += (".heic", ".heif") if HEIF else ()
 OF_SYSTEMS = ("desktop.ini", "thumbs.db")  # files that Windows adds to folders of images
 # A file name without its suffix: 0002_c1s1_000451_03 (Market-1501) or 0001_c001_00016450_0 (VeRi-776).
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)(?:s\d+)?(?:_\w+)?")

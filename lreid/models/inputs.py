@@ -13,8 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from lreid.data.datasets import is_address
-from lreid.data.images import fit_image, read_image, rgb_of
-from lreid.data.listing import SUFFIXES, image_files
+from lreid.data.images import SUFFIXES, fit_image, read_image, rgb_of
 from lreid.errors import ArgumentError
 
 OneImage: TypeAlias = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
@@ -56,6 +55,8 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
 def _files(path: str) -> Sequence[str]:
     """List the image files of a path: a file, a folder, or a pattern such as ``people/*.jpg``."""
     if os.path.isdir(path):
+        from lreid.data.listing import image_files  # only folders are listed
+
         return [str(file) for file in image_files(Path(path))]
     if os.path.exists(path) or is_address(path):
         return [path]

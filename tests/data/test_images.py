@@ -8,8 +8,7 @@ from PIL import ExifTags, Image
 
 from lreid.data import images
 from lreid.data.datasets import Scheme
-from lreid.data.images import Images, read_image, require_files, typical_size
-from lreid.data.listing import SUFFIXES
+from lreid.data.images import SUFFIXES, Images, read_image, require_files, typical_size
 from lreid.data.records import Record
 from lreid.errors import InputError, OutOfMemory
 
