@@ -10,10 +10,10 @@ from tqdm import trange
 
 from lreid.data.datasets import Scheme
 from lreid.data.images import SUFFIXES, write_image
-from lreid.data.listing import describe_folder, visible_images
+from lreid.data.listing import visible_images
 from lreid.data.records import CameraPolicy, DataSet, Names, Record, cameras_of_test
 from lreid.errors import InputError
-from lreid.utils.files import folder_at_once, list_folder, only_one_process
+from lreid.utils.files import describe_folder, folder_at_once, list_folder, only_one_process
 from lreid.utils.identities import ascending_ranks
 from lreid.utils.reading import escaped, naming_damage
 

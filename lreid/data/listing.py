@@ -243,17 +243,6 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
     return listed
 
 
-def describe_folder(folder: Path, limit: int = 8) -> str:
-    """Describe the content of a folder for a message: ``FOLDER holds a, b, c and 12 more``."""
-    if not folder.is_dir():
-        return f"{folder} does not exist"
-    names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
-    if not names:
-        return f"{folder} is empty"
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return f"{folder} holds {', '.join(names[:limit])}{more}"
-
-
 def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
     """List the images of a folder, but not of its subfolders, sorted by name; images are recognised by their suffix.
 

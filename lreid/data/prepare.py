@@ -20,9 +20,8 @@ from typing import IO, Any, NamedTuple
 from tqdm import tqdm
 
 from lreid.data.datasets import spec_of
-from lreid.data.listing import describe_folder
 from lreid.errors import InputError
-from lreid.utils.files import remove_leftovers, write_file
+from lreid.utils.files import describe_folder, remove_leftovers, write_file
 from lreid.utils.reading import raise_if_unreadable, require_regular
 
 logger = logging.getLogger("lreid")

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lreid.data.listing import describe_folder
 from lreid.data.records import SPLITS, CameraPolicy, DataSet
 from lreid.errors import InputError
+from lreid.utils.files import describe_folder
 
 Counts = Mapping[str, int]  # by the names in COLUMNS
 KINDS = ("identities", "images")

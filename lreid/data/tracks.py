@@ -17,12 +17,12 @@ import numpy as np
 from PIL import Image
 
 from lreid.data.custom import LIST, cameras_of, splits_of
-from lreid.data.listing import Listed, describe_folder
+from lreid.data.listing import Listed
 from lreid.data.records import grouped
 from lreid.data.tracker_boxes import LARGEST, TRUTH, Box, read_tracks
 from lreid.data.videos import FASTEST, SLOWEST, Tracked, open_video, shown
 from lreid.errors import InputError, counted
-from lreid.utils.files import folder_at_once, list_folder, write_file, write_text
+from lreid.utils.files import describe_folder, folder_at_once, list_folder, write_file, write_text
 from lreid.utils.reading import escaped, naming_damage
 
 logger = logging.getLogger("lreid")

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from lreid.data.images import read_image
-from lreid.data.listing import describe_folder, visible_images
+from lreid.data.listing import visible_images
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
+from lreid.utils.files import describe_folder
 from lreid.utils.reading import require_regular
 
 cv2 = Extra("cv2", "opencv")

@@ -294,6 +294,17 @@ def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
     return [folder / name for name in sorted(fnmatch.filter(names, pattern))]
 
 
+def describe_folder(folder: Path, limit: int = 8) -> str:
+    """Describe the content of a folder for a message: ``FOLDER holds a, b, c and 12 more``."""
+    if not folder.is_dir():
+        return f"{folder} does not exist"
+    names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
+    if not names:
+        return f"{folder} is empty"
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return f"{folder} holds {', '.join(names[:limit])}{more}"
+
+
 def files_below(folder: Path) -> list[Path]:
     """List all files in a folder and its subfolders, sorted; symbolic links to folders are not followed.
 

@@ -26,7 +26,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(world: Path, where: Path | str, images: str = "gallery", kind: str = "flat") -> str:
-    build_gallery(where, world / "model.pt", [world / images], kind=kind).gallery.close()
+    build_gallery(where, world / "model.pt", [world / images], kind=kind).close()
     return str(where)
 
 

@@ -26,10 +26,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lreid.data.layout import read_lines
-from lreid.data.listing import describe_folder
 from lreid.data.records import DataSet, Frame
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
+from lreid.utils.files import describe_folder
 from lreid.utils.identities import JUNK
 from lreid.utils.reading import naming_damage
 
