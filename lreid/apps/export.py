@@ -51,12 +51,12 @@ def run(args: argparse.Namespace) -> None:
     if args.int8 and (args.tool or args.format == "torch"):
         raise InputError("--int8: writes an ONNX file for lreid; remove --for and --format")
 
-    from lreid.data.listing import list_folder as list_images
+    from lreid.data.listing import list_labelled
     from lreid.export import export, export_for
     from lreid.export.int8 import export_int8
     from lreid.loading import load_model, model_config
 
-    listed = list_images(args.int8) if args.int8 else []
+    listed = list_labelled(args.int8) if args.int8 else []
     model, config = load_model(args.model, "cpu"), model_config(args.model).dump()
     options = {"normalise": args.normalise or "inside", "opset": args.opset, "config": config}
     if args.tool:

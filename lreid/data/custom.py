@@ -78,7 +78,7 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
     """Read identities and cameras of custom images, and choose test identities by :func:`splits_of`.
 
     For a CSV file without a column ``split``, the columns ``pid`` and ``camid`` give the labels
-    (:mod:`lreid.data.tables`). For a folder, the paths give the labels (:func:`lreid.data.listing.list_folder`).
+    (:mod:`lreid.data.tables`). For a folder, the paths give the labels (:func:`lreid.data.listing.list_labelled`).
     Cameras are used only if every image has a camera.
 
     Args:

@@ -141,7 +141,7 @@ def suggested(paths: Collection[PurePath]) -> str:
     return ""
 
 
-def list_folder(folder: Path, *, by_name: bool | None = None, pattern: Pattern | None = None) -> list[Listed]:
+def list_labelled(folder: Path, *, by_name: bool | None = None, pattern: Pattern | None = None) -> list[Listed]:
     """List all images in a folder and its subfolders, sorted by path.
 
     * If all file names have Market-1501's form (``0002_c1….jpg``), file names give identity and camera. Junk (-1) is
@@ -180,7 +180,7 @@ def camera_in(path: str) -> str | None:
 
 
 def listed_by_name(files: Iterable[Path]) -> list[Listed]:
-    """List images with the labels in their file names, which have Market-1501's form; see :func:`list_folder`."""
+    """List images with the labels in their file names, which have Market-1501's form; see :func:`list_labelled`."""
     listed = []
     for file in files:
         match = MARKET_NAME.fullmatch(file.stem)
@@ -221,7 +221,7 @@ def preview(folder: Path, pattern: Pattern) -> str:
 
 
 def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
-    """List images whose folders are named after identities, see :func:`list_folder`.
+    """List images whose folders are named after identities, see :func:`list_labelled`.
 
     Raises:
         InputError: the folders are named after splits, such as ``train`` and ``query``, instead of identities.
@@ -330,7 +330,7 @@ def named_as_market(files: Sequence[Path]) -> bool:
 
 
 def folders_test(query: Path, gallery: Path, pattern: Pattern | None = None) -> QueryGallery:
-    """Build a test set from a folder of queries and a folder of gallery images, see :func:`list_folder`.
+    """Build a test set from a folder of queries and a folder of gallery images, see :func:`list_labelled`.
 
     Labels come from file names only if the file names in both folders have Market-1501's form.
 
@@ -338,7 +338,7 @@ def folders_test(query: Path, gallery: Path, pattern: Pattern | None = None) -> 
         InputError: a folder has no images; or :func:`named_as_market` or :func:`own_test` raises an error.
     """
     by_name = pattern is None and named_as_market([*image_files(query), *image_files(gallery)])
-    queries, images = (list_folder(folder, by_name=by_name, pattern=pattern) for folder in (query, gallery))
+    queries, images = (list_labelled(folder, by_name=by_name, pattern=pattern) for folder in (query, gallery))
     return own_test(escaped(gallery.resolve().name), queries, images)
 
 

@@ -13,8 +13,8 @@ from torch.export import ExportedProgram
 from lreid.errors import InputError, require
 from lreid.export.traced import (
     OLDEST_OPSET,
+    ImageFunction,
     ImagesToFeatures,
-    Network,
     check_onnx,
     converted_to_onnx,
     onnx,
@@ -71,13 +71,13 @@ def export(
         check_onnx(opset)
     properties = _properties(model, raw := normalise == "inside", config)
 
-    def convert(program: ExportedProgram) -> tuple[bytes, Network]:
+    def convert(program: ExportedProgram) -> tuple[bytes, ImageFunction]:
         return _to_onnx(program, properties, opset) if form == "onnx" else _to_torch(program, properties)
 
     return write_traced(ImagesToFeatures(model, raw=raw), partial(_images, model, raw), file, convert)
 
 
-def _to_onnx(program: ExportedProgram, properties: dict[str, str], opset: int) -> tuple[bytes, Network]:
+def _to_onnx(program: ExportedProgram, properties: dict[str, str], opset: int) -> tuple[bytes, ImageFunction]:
     model = converted_to_onnx(program, opset, "features")
     properties = properties | {"seal": seal(model.SerializeToString(), properties)}
     onnx.helper.set_model_props(model, properties)
@@ -85,7 +85,7 @@ def _to_onnx(program: ExportedProgram, properties: dict[str, str], opset: int) -
     return content, OnnxEmbedder(content)
 
 
-def _to_torch(program: ExportedProgram, properties: dict[str, str]) -> tuple[bytes, Network]:
+def _to_torch(program: ExportedProgram, properties: dict[str, str]) -> tuple[bytes, ImageFunction]:
     buffer = io.BytesIO()
     torch.export.save(program, buffer, extra_files={"lreid.json": json.dumps(properties)})
     buffer.seek(0)

@@ -25,14 +25,14 @@ BATCHES = ({0: torch.export.Dim("n")},)  # the exported network takes any number
 OLDEST_OPSET = 18  # the version that torch writes; torch's conversion to older versions fails on means over axes
 onnx = Extra("onnx", "export")
 
-Network = Callable[[Tensor], Tensor]
+ImageFunction = Callable[[Tensor], Tensor]
 
 
 def write_traced(
     network: nn.Module,
     images: Callable[[int], Tensor],
     file: Path,
-    convert: Callable[[ExportedProgram], tuple[bytes, Network]],
+    convert: Callable[[ExportedProgram], tuple[bytes, ImageFunction]],
 ) -> float:
     """Trace and convert a network; write the result if it computes the same features as the network.
 
@@ -128,7 +128,7 @@ def converted_to_onnx(program: ExportedProgram, opset: int, output: str) -> Any:
 
 
 @torch.no_grad()
-def difference_of(network: Network, exported: Network, batches: list[Tensor]) -> float:
+def difference_of(network: ImageFunction, exported: ImageFunction, batches: list[Tensor]) -> float:
     """Return the largest difference of features relative to the network's largest value; NaN if a feature is NaN."""
     features, others = (torch.cat([each(images) for images in batches]) for each in (network, exported))
     return ((features - others).abs().max() / features.abs().max()).item()

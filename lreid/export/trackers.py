@@ -14,7 +14,7 @@ from lreid.errors import InputError
 from lreid.export.card import card_text
 from lreid.export.formats import export
 from lreid.export.reid import write_for_reid
-from lreid.export.traced import ImagesToFeatures, Network, check_onnx, converted_to_onnx, write_traced
+from lreid.export.traced import ImagesToFeatures, check_onnx, converted_to_onnx, write_traced
 from lreid.models.embedder import Embedder
 from lreid.models.inputs import IMAGENET
 from lreid.utils.extras import Extra
@@ -59,7 +59,7 @@ def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: st
     return difference
 
 
-def _runnable(opset: int, program: ExportedProgram) -> tuple[bytes, Network]:
+def _runnable(opset: int, program: ExportedProgram) -> tuple[bytes, ImageFunction]:
     """Return an ONNX file with the output name that trackers expect, and a network that runs the file."""
     content = converted_to_onnx(program, opset, "output0").SerializeToString()
     session = Extra("onnxruntime", "export").InferenceSession(content, providers=["CPUExecutionProvider"])

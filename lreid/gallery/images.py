@@ -20,7 +20,7 @@ from lreid.data.listing import (
     camera_in,
     first_few,
     image_files,
-    list_folder,
+    list_labelled,
     listed_by_folder,
     listed_by_name,
     named_as_market,
@@ -74,7 +74,7 @@ def list_images(
     """List the images of folders and CSV files, each image once, with absolute paths.
 
     Args:
-        sources: folders (see :func:`lreid.data.listing.list_folder`), CSV files or single images. If a folder contains
+        sources: folders (see :func:`lreid.data.listing.list_labelled`), CSV files or single images. If a folder has
             a file ``index.csv``, this file lists the images of the folder. A CSV file may have a column ``time`` with
             whole seconds since a common start.
         split: the split to list, if a CSV file has splits. Images of all domains of this split are listed.
@@ -127,7 +127,7 @@ def _listed(source: Path, split: str, where: Sources, *, labelled: bool) -> list
         source = source / LIST
     pattern = Pattern(where.pattern) if where.pattern else None
     if source.is_dir():
-        return list_folder(source, pattern=pattern) if labelled or pattern else _every_image(source)
+        return list_labelled(source, pattern=pattern) if labelled or pattern else _every_image(source)
     if source.suffix.lower() in (".csv", ".parquet"):
         from lreid.data.tables import read_table
 
@@ -233,7 +233,7 @@ def named(images: Any, paths: Any, ids: Any, cams: Any) -> tuple[Any, Any, Any, 
     from lreid.models.inputs import sequence_of
 
     if ids is cams is None and isinstance(images, (str, os.PathLike)) and os.path.isdir(images):
-        listed: list[Any] = list_folder(Path(images))
+        listed: list[Any] = list_labelled(Path(images))
         files, ids, cams = ([image[column] for image in listed] for column in range(3))
     else:
         sequence = sequence_of(images)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 DECODED_AHEAD = 4  # maximum number of decoded batches that wait for the network
 PIXELS = 4 * 256 * 128  # pixels per forward pass on a CPU; the activations of more pixels exceed its cache
-Network = TypeVar("Network", bound=nn.Module)
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 POOLINGS = ("avg", "gem", "class", "patches")
 
 
@@ -379,6 +379,6 @@ def pooled(maps: Tensor, pooling: str) -> Tensor:
     return maps.mean((2, 3))
 
 
-def frozen_copy(model: Network) -> Network:
+def frozen_copy(model: AnyModule) -> AnyModule:
     """Copy a model; the copy is in evaluation mode, has the same precision, and needs no gradients."""
     return copy.deepcopy(model).eval().requires_grad_(False)

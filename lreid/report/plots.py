@@ -37,7 +37,7 @@ SHAPES = {"o": "●", "s": "■", "^": "▲", "D": "◆", "P": "✚", "v": "▼"
 FRAME, GRID = "#000000", "#b0b0b0"  # matplotlib's defaults
 MOST_IN_AXES = 4  # maximum number of groups whose names fit into the axes
 
-Point = tuple[float, float]
+Coordinates = tuple[float, float]
 Points = Iterable[tuple[float, Sequence[float | None]]]  # x, and the value of each run at x
 
 
@@ -54,7 +54,7 @@ class Line(NamedTuple):
     """
 
     name: str
-    points: tuple[Point, ...]
+    points: tuple[Coordinates, ...]
     place: int = 0
     band: tuple[float, ...] = ()
     label: str = ""

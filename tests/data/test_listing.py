@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from example_files import touch
 
-from lreid.data.listing import Listed, camera_in, folders_test, list_folder, numbered
+from lreid.data.listing import Listed, camera_in, folders_test, list_labelled, numbered
 from lreid.data.records import Record
 from lreid.data.tables import csv_tests
 from lreid.errors import InputError
@@ -15,7 +15,7 @@ from lreid.errors import InputError
 def test_market_names_give_identity_and_camera(tmp_path: Path) -> None:
     names = ["0010_c2s1_000001_01.jpg", "0002_c1s1_000451_03.JPG", "0000_c3s1_1_1.jpg", "-1_c1s1_1_1.jpg"]
     touch(tmp_path, *names, "Thumbs.db", ".hidden.jpg", "sub/0002_c012_7.png")
-    assert list_folder(tmp_path) == [
+    assert list_labelled(tmp_path) == [
         Listed(str(tmp_path / "0000_c3s1_1_1.jpg"), None, "3"),
         Listed(str(tmp_path / "0002_c1s1_000451_03.JPG"), "2", "1"),
         Listed(str(tmp_path / "0010_c2s1_000001_01.jpg"), "10", "2"),
@@ -25,10 +25,10 @@ def test_market_names_give_identity_and_camera(tmp_path: Path) -> None:
 
 def test_names_are_matched_as_a_whole(tmp_path: Path) -> None:
     touch(tmp_path, "0002_c12s1_000451_03.jpeg", "0002_c2_00030600_0.png", "0003_c1s1_000001_00.jpg")
-    assert [image.camera for image in list_folder(tmp_path)] == ["12", "2", "1"]
+    assert [image.camera for image in list_labelled(tmp_path)] == ["12", "2", "1"]
     touch(tmp_path, "0003_c1f7.jpg")
     with pytest.raises(InputError, match="0003_c1f7.jpg: .*other 3"):
-        list_folder(tmp_path)
+        list_labelled(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_camera_must_be_a_separate_part_of_a_path(path: str, camera: str | None)
 def test_folder_names_that_are_not_unicode_are_escaped(tmp_path: Path) -> None:
     gbk = os.fsdecode("张三".encode("gbk"))
     touch(tmp_path, f"{gbk}/cam1_0.jpg", "ben/cam2_0.jpg")
-    ben, zhang = list_folder(tmp_path)
+    ben, zhang = list_labelled(tmp_path)
     assert zhang.identity == r"\udcd5\udcc5\udcc8\udcfd" and ben.identity == "ben"
     assert os.path.exists(zhang.path)
     own = folders_test(touch(tmp_path / "q", f"{gbk}/1.jpg"), touch(tmp_path / gbk, f"{gbk}/2.jpg"))
@@ -59,7 +59,7 @@ def test_folder_names_that_are_not_unicode_are_escaped(tmp_path: Path) -> None:
 
 def test_files_that_are_not_read_are_counted_by_suffix(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     touch(tmp_path, "anna/1.JPG", "anna/2.jfif", "ben/1.avif", "ben/2.psd", "ben/3.PSD", "ben/4", "Thumbs.db")
-    assert [Path(image.path).name for image in list_folder(tmp_path)] == ["1.JPG", "2.jfif", "1.avif"]
+    assert [Path(image.path).name for image in list_labelled(tmp_path)] == ["1.JPG", "2.jfif", "1.avif"]
     (line,) = caplog.messages
     assert str(tmp_path) in line and "3 files" in line and ".psd: 2" in line and "no suffix: 1" in line
 
@@ -67,7 +67,7 @@ def test_files_that_are_not_read_are_counted_by_suffix(tmp_path: Path, caplog: p
 def test_folders_are_identities_unless_all_names_have_the_market_form(tmp_path: Path) -> None:
     touch(tmp_path, "bob/0002_c1.jpg", "alice/night/x.png", "alone.jpg", ".trash/y.jpg")
     touch(tmp_path, "zoe/camera 02/x.png")
-    assert list_folder(tmp_path) == [
+    assert list_labelled(tmp_path) == [
         Listed(str(tmp_path / "alice/night/x.png"), "alice", None),
         Listed(str(tmp_path / "alone.jpg"), None, None),
         Listed(str(tmp_path / "bob/0002_c1.jpg"), "bob", "1"),
@@ -77,7 +77,7 @@ def test_folders_are_identities_unless_all_names_have_the_market_form(tmp_path: 
 
 def test_folders_of_cameras_are_not_identities(tmp_path: Path) -> None:
     touch(tmp_path, "cam1/anna/x.jpg", "cam02/anna/c7.jpg", "cam1/stray.jpg")
-    assert list_folder(tmp_path) == [
+    assert list_labelled(tmp_path) == [
         Listed(str(tmp_path / "cam02/anna/c7.jpg"), "anna", "2"),
         Listed(str(tmp_path / "cam1/anna/x.jpg"), "anna", "1"),
         Listed(str(tmp_path / "cam1/stray.jpg"), None, "1"),
@@ -88,7 +88,7 @@ def test_folders_of_cameras_are_not_identities(tmp_path: Path) -> None:
 def test_folders_of_splits_are_not_identities(tmp_path: Path, splits: list[str], better: str) -> None:
     touch(tmp_path, *(f"{split}/anna/1.jpg" for split in splits))
     with pytest.raises(InputError, match=f"such as {tmp_path / better}") as raised:
-        list_folder(tmp_path)
+        list_labelled(tmp_path)
     assert ("--data folder:" in str(raised.value)) == ("train" in splits)
 
 
@@ -100,7 +100,7 @@ def test_stray_file_among_market_names_raises_an_error(tmp_path: Path, strays: l
         folders_test(query, gallery)
     if len(strays) == 1:
         with pytest.raises(InputError, match="g/cover.png: .*2 images"):
-            list_folder(gallery)
+            list_labelled(gallery)
 
 
 def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> Non
     (folder / "anna").symlink_to(anna)
     (anna / "back").symlink_to(folder)
     (folder / "ben" / "self").symlink_to(folder / "ben")
-    assert list_folder(folder) == [
+    assert list_labelled(folder) == [
         Listed(str(folder / "anna/1.jpg"), "anna", None),
         Listed(str(folder / "anna/more/2.jpg"), "anna", None),
         Listed(str(folder / "ben/1.jpg"), "ben", None),
@@ -118,7 +118,7 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> Non
 
 def test_folder_of_a_training_run_is_skipped(tmp_path: Path) -> None:
     touch(tmp_path, "anna/1.jpg", "runs/a/learning_curve.png", "runs/a/config.yaml", "runs/a/results.json")
-    assert [listed.identity for listed in list_folder(tmp_path)] == ["anna"]
+    assert [listed.identity for listed in list_labelled(tmp_path)] == ["anna"]
 
 
 def test_queries_in_the_gallery_are_counted(tmp_path: Path) -> None:
@@ -195,10 +195,10 @@ def test_numbers_are_sorted_as_numbers() -> None:
 
 def test_faulty_folders_raise_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="gone: "):
-        list_folder(tmp_path / "gone")
+        list_labelled(tmp_path / "gone")
     with pytest.raises(InputError, match="0001_c1.jpg: is a file"):
         folders_test(touch(tmp_path, "0001_c1.jpg") / "0001_c1.jpg", tmp_path)
     with pytest.raises(InputError, match="empty: "):
-        list_folder(touch(tmp_path / "empty", "notes.txt"))
+        list_labelled(touch(tmp_path / "empty", "notes.txt"))
     with pytest.raises(InputError, match="query images except junk"):
         folders_test(touch(tmp_path / "q2", "-1_c1.jpg"), touch(tmp_path / "g2", "0001_c1.jpg"))

@@ -11,7 +11,7 @@ from lreid.data import listing
 from lreid.data.custom import read_custom
 from lreid.data.datasets import Sources, load_datasets
 from lreid.data.images import FORMATS, read_image
-from lreid.data.listing import HEIF, list_folder
+from lreid.data.listing import HEIF, list_labelled
 from lreid.data.tables import csv_tests, read_table
 from lreid.errors import InputError
 from lreid.gallery.images import list_images
@@ -98,7 +98,7 @@ def test_formats_of_phones_are_read(tmp_path: Path) -> None:
         if kind in FORMATS:
             Image.fromarray(pixels).save(tmp_path / "anna" / name, kind)
             assert np.abs(read_image(tmp_path / "anna" / name).astype(int) - pixels).max() < 12
-    assert len(list_folder(tmp_path)) == len([*(tmp_path / "anna").iterdir()])
+    assert len(list_labelled(tmp_path)) == len([*(tmp_path / "anna").iterdir()])
     (tmp_path / "anna" / "0.heic").write_bytes((tmp_path / "anna" / "0.heic").read_bytes()[:100])
     with pytest.raises(InputError, match="0.heic: "):
         read_image(tmp_path / "anna" / "0.heic")
@@ -112,5 +112,5 @@ def test_without_heif_plugin_files_are_counted(
     (tmp_path / "anna").mkdir()
     (tmp_path / "anna" / "0.heic").touch()
     Image.new("RGB", (4, 8)).save(tmp_path / "anna" / "1.png")
-    assert len(list_folder(tmp_path)) == 1
+    assert len(list_labelled(tmp_path)) == 1
     assert ".heic: 1" in caplog.text and "lreid[heif]" in caplog.text

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import lreid.gallery
 from lreid.data.custom import read_custom
 from lreid.data.datasets import Sources
-from lreid.data.listing import Pattern, folders_test, list_folder, preview, suggested
+from lreid.data.listing import Pattern, folders_test, list_labelled, preview, suggested
 from lreid.errors import InputError
 from lreid.gallery import Gallery
 
@@ -74,7 +74,7 @@ def test_invalid_pattern_raises_an_error(text: str) -> None:
 def test_pattern_labels_folders_and_tests(tmp_path: Path, make_images: MakeImages) -> None:
     make_images(tmp_path / "people", [*NAMES, "-1/01_1.png"])
     pattern = Pattern("{pid}/{camid}_{n}.png")
-    listed = list_folder(tmp_path / "people", pattern=pattern)
+    listed = list_labelled(tmp_path / "people", pattern=pattern)
     assert [(image.identity, image.camera) for image in listed] == [
         (name.partition("/")[0], name.partition("/")[2][:2]) for name in NAMES
     ]
@@ -91,7 +91,7 @@ def test_pattern_labels_folders_and_tests(tmp_path: Path, make_images: MakeImage
 def test_images_that_do_not_fit_are_named(tmp_path: Path, make_images: MakeImages) -> None:
     make_images(tmp_path, [*NAMES, "cover.png", "zoe/1.png"])
     with pytest.raises(InputError, match=f"^{tmp_path}/cover.png: .*2 of 10 images"):
-        list_folder(tmp_path, pattern=Pattern("{pid}/{camid}_{n}.png"))
+        list_labelled(tmp_path, pattern=Pattern("{pid}/{camid}_{n}.png"))
     with pytest.raises(InputError, match="none after the people|no path names"):
         read_custom(tmp_path / "anna", Sources(pattern="{camid}_{n}.png"))
 
