@@ -14,7 +14,7 @@ from lreid.errors import InputError
 from lreid.export.card import card_text
 from lreid.export.formats import export
 from lreid.export.reid import write_for_reid
-from lreid.export.traced import ImagesToFeatures, check_onnx, converted_to_onnx, write_traced
+from lreid.export.traced import ImageFunction, ImagesToFeatures, check_onnx, converted_to_onnx, write_traced
 from lreid.models.embedder import Embedder
 from lreid.models.inputs import IMAGENET
 from lreid.utils.extras import Extra
