@@ -49,6 +49,8 @@ img { max-width: 100%; }
 """
 BEFORE_DIGIT = re.compile(r"(\]\([^():\s]*#)(?=\d)")  # the end of a link to a heading that begins with a digit
 INCLUDE = re.compile(r"^<!-- include (\S+) -->$", re.M)
+PACKAGE = re.compile(r"^::: (lreid\.\w+)$", re.M)
+PUBLIC = re.compile(r"^from \.(\S+) import (\w+) as \w+$", re.M)  # in __init__.pyi
 
 
 def on_config(config: Any) -> None:
@@ -120,7 +122,18 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
     def included(line: re.Match[str]) -> str:
         return f"```python\n{(REPOSITORY / line[1]).read_text(encoding='utf-8').rstrip()}\n```"
 
+    markdown = PACKAGE.sub(_with_public_names, markdown)
     return FENCE.sub(_named, INCLUDE.sub(included, BEFORE_DIGIT.sub(r"\1_", LINK.sub(turned, markdown))))
+
+
+def _with_public_names(directive: re.Match[str]) -> str:
+    """Let the page of a package also show its public names, which stand in ``__init__.pyi``."""
+    stub = REPOSITORY / directive[1].replace(".", "/") / "__init__.pyi"
+    if not stub.exists():
+        return directive[0]
+    modules = {name: module for module, name in PUBLIC.findall(stub.read_text(encoding="utf-8"))}
+    names = [f"::: {directive[1]}.{modules[name]}.{name}" for name in sorted(modules)]
+    return "\n\n".join([directive[0], *names])
 
 
 def on_page_content(html: str, **_: Any) -> str:

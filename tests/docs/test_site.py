@@ -9,6 +9,7 @@ import pytest
 from page_layout import WIDTHS, layout_faults
 
 import lreid
+from lreid import losses, models, retrieval
 from lreid.apps.cli import COMMANDS
 
 REPOSITORY = Path(__file__).parents[2]
@@ -36,6 +37,10 @@ def test_site_is_complete_and_self_contained(site: Path) -> None:
     python = (site / "reference" / "api" / "lreid.html").read_text(encoding="utf-8")  # made of the docstrings
     assert all(f'id="lreid.{name}"' in python for name in lreid.__all__)
     assert "A query's ranking leaves out" in html.unescape(python)
+    for package in (losses, models, retrieval):
+        page = site / "reference" / "api" / f"{package.__name__.removeprefix('lreid.')}.html"
+        shown = set(re.findall(r'id="lreid\.[\w.]*?(\w+)"', page.read_text(encoding="utf-8")))
+        assert set(package.__all__) <= shown, page
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r":(?:func|class|meth|mod|attr):<code>", text), page  # roles of docstrings
