@@ -9,7 +9,6 @@ the recipe of the chosen method, so that a benchmark trains each method as its p
 """
 
 import ast
-import difflib
 import logging
 import math
 import os
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lreid.config_keys import FREE_KEYS, KEYS, Config, MethodSection, Section
-from lreid.errors import InputError
+from lreid.errors import InputError, nearest_name
 from lreid.utils.reading import parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
@@ -173,7 +172,7 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     if os.path.exists(local):
         raise InputError(f"{local}: is a folder; name a YAML file in it")
     last = {Path(each).name: each for each in files}
-    nearest = last[difflib.get_close_matches(Path(wanted).name, last, n=1, cutoff=0.0)[0]]
+    nearest = last[nearest_name(Path(wanted).name, last)]
     raise InputError(f"{local}: no such config file; the nearest config of lreid is {nearest}")
 
 
@@ -290,7 +289,7 @@ def _with_recipe(base: str, recipe: str) -> str:
     """Replace the placeholder in an entry of ``_BASE_`` by the name of the recipe."""
     recipes = sorted(file.stem for file in CONFIGS.glob("recipes/*.yaml"))
     if RECIPE in base and recipe not in recipes:
-        nearest = difflib.get_close_matches(recipe, recipes, n=1, cutoff=0.0)[0]
+        nearest = nearest_name(recipe, recipes)
         raise InputError(
             f"METHOD.RECIPE is {recipe!r}, which is not a file of configs/recipes; the nearest name is {nearest}"
         )
@@ -349,7 +348,7 @@ def _set(cfg: Config, name: str, value: Any, source: str) -> None:
         section[last] = value
     else:
         keys = [each for each, _ in leaves(cfg)]
-        nearest = difflib.get_close_matches(name.upper(), keys, n=1, cutoff=0.0)[0]
+        nearest = nearest_name(name.upper(), keys)
         raise InputError(f"{source}: unknown key {name}; the nearest name is {nearest}")
 
 

@@ -7,13 +7,12 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
 from lreid import __version__
 from lreid.apps.arguments import Parser, one_line
-from lreid.errors import InputError, Stopped, raise_if_out_of_memory
+from lreid.errors import InputError, Stopped, nearest_name, raise_if_out_of_memory
 
 COMMANDS = {  # each has a module in lreid.apps with the functions add_arguments and run
     "train": "train a lifelong method task by task, on a benchmark or on your images",
@@ -48,7 +47,7 @@ def _without_command(word: str) -> int:
     elif word in ("-V", "--version", "version"):
         print(f"lreid {__version__}")
     else:
-        nearest = get_close_matches(word, COMMANDS, n=1, cutoff=0.0)[0]
+        nearest = nearest_name(word, COMMANDS)
         print(
             f"lreid: {one_line(word)}: no such command; the nearest name is {nearest}; lreid --help lists all",
             file=sys.stderr,

@@ -8,7 +8,6 @@ The whole archive (a few megabytes) is in memory, so that threads and forked pro
 """
 
 import csv
-import difflib
 import hashlib
 import zipfile
 from functools import cache
@@ -19,7 +18,7 @@ from typing import Any
 from lreid.data.datasets import Scheme
 from lreid.data.images import decode
 from lreid.data.records import SPLITS, DataSet, Record
-from lreid.errors import InputError
+from lreid.errors import InputError, nearest_name
 from lreid.utils.identities import ascending_ranks
 
 PREFIX = "rendered:"
@@ -52,7 +51,7 @@ def load_rendered(domain: str) -> DataSet:
     """
     names = domains()
     if domain not in names:
-        nearest = difflib.get_close_matches(domain, names, n=1, cutoff=0.0)[0]
+        nearest = nearest_name(domain, names)
         raise InputError(
             f"{PREFIX}{domain}: no such domain; the nearest name is {PREFIX}{nearest} (all: {', '.join(names)})"
         )

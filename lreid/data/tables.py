@@ -1,7 +1,6 @@
 """Load data sets and test sets from a CSV or Parquet table with the columns ``path,pid,split`` and others."""
 
 import csv
-import difflib
 import logging
 import os
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from lreid.data.datasets import Scheme, Sources
 from lreid.data.listing import Listed, data_set_of, own_test
 from lreid.data.records import SPLITS, CameraPolicy, DataSet, QueryGallery, grouped
 from lreid.data.spec import require_images
-from lreid.errors import InputError
+from lreid.errors import InputError, nearest_name
 from lreid.utils.extras import Extra
 from lreid.utils.identities import WRITTEN_MISSING, is_junk, warn_of_spellings
 from lreid.utils.reading import naming_damage, require_regular
@@ -267,7 +266,7 @@ def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
         return data_sets
     names = [data_set.name for data_set in data_sets]
     if domain not in names:
-        nearest = difflib.get_close_matches(domain, names, n=1, cutoff=0.0)[0]
+        nearest = nearest_name(domain, names)
         raise InputError(f"{file}: no domain {domain}; the nearest name is {nearest} (all: {', '.join(names)})")
     return [data_sets[names.index(domain)]]
 

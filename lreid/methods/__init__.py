@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import lazy_loader
 
-from lreid.errors import ArgumentError, require
+from lreid.errors import ArgumentError, nearest_name, require
 from lreid.utils.rules import Rule
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def method_class(name: str) -> type[Method]:
         ArgumentError: there is no method of this name; the message suggests the most similar name.
     """
     if name not in method_names():
-        nearest = difflib.get_close_matches(name, method_names(), n=1, cutoff=0.0)[0]
+        nearest = nearest_name(name, method_names())
         raise ArgumentError("name", f"{name!r} is no method; the nearest name is {nearest}")
     if name in _registered:
         return _registered[name]

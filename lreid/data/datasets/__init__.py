@@ -7,7 +7,6 @@ and image paths of the form ``SCHEME:…``, such as ``csv:PATH``, are read by th
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import pkgutil
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lreid.data.records import CameraPolicy, DataSet
-from lreid.errors import ArgumentError, InputError
+from lreid.errors import ArgumentError, InputError, nearest_name
 
 if TYPE_CHECKING:
     from lreid.data.spec import Spec
@@ -187,7 +186,7 @@ def spec_of(name: str) -> Spec:
         raise InputError(f"{name}: is neither a folder, a file nor the name of a data set; check the path")
     names = [*specs(), *EXAMPLES]
     near = {each.partition(":")[0]: each for each in names}
-    nearest = near[difflib.get_close_matches(name.lower(), near, n=1, cutoff=0.0)[0]]
+    nearest = near[nearest_name(name.lower(), near)]
     raise InputError(f"{name}: unknown data set; the nearest name is {nearest} (all: {', '.join(names)})")
 
 

@@ -1,6 +1,5 @@
 """Sites of the synthetic people and vehicles (domains): random choices, colours, cameras, and what a camera shows."""
 
-import difflib
 import random
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import InputError, nearest_name
 from lreid.utils.extras import Extra
 from lreid.utils.reading import parse_yaml
 
@@ -102,7 +101,7 @@ def domain_named(name: str) -> Domain:
         InputError: no domain has this name; the message gives the most similar name.
     """
     if name not in DOMAINS:
-        nearest = difflib.get_close_matches(name, DOMAINS, n=1, cutoff=0.0)[0]
+        nearest = nearest_name(name, DOMAINS)
         raise InputError(f"unknown synthetic domain {name!r}; the nearest name is {nearest}")
     return DOMAINS[name]
 
