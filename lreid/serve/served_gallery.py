@@ -4,7 +4,6 @@ import hashlib
 import io
 import os
 import secrets
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -15,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from lreid.data.images import FORMATS, read_image
+from lreid.data.images import FORMATS, decode, read_image
 from lreid.errors import InputError, NotConfirmed
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.findings import findings
 from lreid.gallery.gallery import Gallery, place_of
 from lreid.gallery.gallery_file import stamp
-from lreid.gallery.images import SearchImage, name_of, read_images
+from lreid.gallery.images import name_of
+from lreid.gallery.store import numbers_of
 from lreid.models.fingerprint import fingerprint
 from lreid.report.rendering import thumbnail
 from lreid.utils.files import write_atomically
@@ -211,15 +211,15 @@ class ServedGallery:
     def _features(self, gallery: Gallery, content: bytes, camera: str | None) -> np.ndarray:
         """Extract features ``(1, D)`` of an image, which is decoded as in ``lreid search``."""
         _suffix(content)
-        with self._extracting, tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "image")
-            file.write_bytes(content)
-            try:
-                _, pixels = read_images([SearchImage(str(file), None, camera)], self._model, gallery.about.names)
+        extraction, number = gallery.extraction, str(UNKNOWN) if camera is None else camera
+        cameras = numbers_of(np.array([number], dtype=object), gallery.about.names.get("camera", {}))
+        with self._extracting:
+            try:  # in memory, because a process that is killed would leave a temporary file
+                pixels = decode("the image", io.BytesIO(content))
             except InputError as error:  # the advice in the message is meant for commands, so it is replaced
-                reason = str(error).replace(str(file), "the image").partition("; ")[0]
-                raise type(error)(f"{reason}; send another file") from None
-            return gallery.extraction(self._model, pixels)
+                raise type(error)(f"{str(error).partition('; ')[0]}; send another file") from None
+            features = self._model.extract(pixels, flip=extraction.flip)
+        return extraction.norm(features, cameras) if extraction.norm else features
 
     def _read(self) -> Gallery:
         with _available():

@@ -103,6 +103,12 @@ def test_files_that_were_not_uploaded_are_never_deleted(client: TestClient, gall
     assert client.request("DELETE", "/images", params={"path": doomed[0]}).status_code == 404
 
 
+def test_uploads_are_not_written_to_temporary_files(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    assert client.post("/search", content=png(0)).status_code == 200
+    assert client.post("/images?camera=9", content=png(0)).status_code == 200
+
+
 def test_only_the_last_changes_can_be_undone(client: TestClient, gallery: Path) -> None:
     first = client.post("/images", content=png(0)).json()
     client.request("DELETE", "/images", params={"path": first["path"]})
