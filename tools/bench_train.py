@@ -111,18 +111,18 @@ class Contestant:
         self.method = method_of(cfg, self.device, pretrained=False)
         benchmark = learned(cfg, benchmark)
         evaluator = evaluator_of(cfg, benchmark)
-        self.results = new_results(cfg, benchmark, "", evaluator)
+        results = new_results(cfg, benchmark, "", evaluator)
         self.folder = tempfile.TemporaryDirectory()
         self.batching = batching_of(cfg, self.device)
         self.trainer = Trainer(
-            self.method, benchmark, evaluator, RunFolder(Path(self.folder.name)), self.results, batching=self.batching
+            self.method, benchmark, evaluator, RunFolder(Path(self.folder.name)), results, batching=self.batching
         )
         self.tasks = list(benchmark.tasks)
         for task in self.tasks[:-1]:
             self.begin(task)
             self.method.end_task(task)
         self.begin(self.tasks[-1])
-        self.results["images_trained"] = 0  # count only images from now on
+        self.method.model.images_trained = 0  # count only images from now on
 
     def begin(self, task: Task) -> None:
         """Begin a task, and run the warm-up steps."""
@@ -254,7 +254,7 @@ def methods(args: argparse.Namespace) -> None:
     for name, contestant in contestants.items():
         seconds = statistics.median(times[name])
         ratio = statistics.median(a / b for a, b in zip(times[name], times[base], strict=True))
-        images = contestant.results["images_trained"] / (args.rounds * args.steps)
+        images = contestant.method.model.images_trained / (args.rounds * args.steps)
         figures[name] = {
             "step_ms": 1000 * seconds,
             "ratio": ratio,

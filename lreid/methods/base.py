@@ -67,8 +67,6 @@ class Method:
         teacher: frozen copy of the network after the previous task; None in the first task.
         weights: weight of each loss term in the sum to minimise, 1 for terms that are not listed.
         augment: the data augmentation of the run, see :meth:`augmented`; the trainer sets this attribute.
-        replayed: number of images that the method has drawn from its memory so far; images that the trainer draws are
-            not counted.
         seed: seed of the run.
         generator: source of the method's own random numbers; a method that uses it lists it in :attr:`saves`.
         memory: stored images of past tasks (exemplars).
@@ -127,7 +125,6 @@ class Method:
         self.teacher: nn.Module | None = None
         self.weights: dict[str, float] = {}
         self.augment: Callable[..., Tensor] | None = None
-        self.replayed = 0
         self.store, self.selection = store, selection
         budget = budget_of(exemplars, exemplar_mib, height=model.height, width=model.width)
         # The seed of the run itself, because drawing a new seed would change all later random numbers.

@@ -37,9 +37,6 @@ class ContrastScoring(Method):
         memory: the image buffer, a :class:`~lreid.memory.StreamMemory`. With ``buffer=0``, the first segment determines
             the size of the buffer.
         rescored: number of times so far that the score of a buffer image was computed again.
-        replayed: number of views of buffer images on which the method has trained so far, minus the number of incoming
-            images. The trainer adds the incoming images again, so ``images_trained`` in the results is the number of
-            these views.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
@@ -86,7 +83,6 @@ class ContrastScoring(Method):
             self.select(batch)
             self.taken.add(id(batch))
         views = torch.cat([self.view(), self.view()])  # (2N, 3, H, W)
-        self.replayed += len(views) - len(batch.labels)
         projections = F.normalize(self.network(views).projections)  # (2N, 128)
         pairs = torch.stack(projections.chunk(2), dim=1)  # (N, 2, 128)
         return {"nt_xent": nt_xent_loss(pairs, temperature=self.temperature)}

@@ -169,7 +169,6 @@ class ER(Method):
 
     def read(self, rows: np.ndarray) -> Replay:
         """Read and augment the images in the given rows (n,) of the memory."""
-        self.replayed += len(rows)
         seed = int(torch.randint(2**31, (), generator=self.generator))
         images = self.augmented(self.memory.images[rows], seed=seed)
         labels = self.class_of(torch.from_numpy(self.memory.labels[rows]))

@@ -29,8 +29,7 @@ class GDumb(ER):
     restarts after 1, 2, 4 … passes. GDumb's official code applies CutMix in half of the steps; lreid leaves out CutMix.
     Stored images are augmented like other training images of the run.
 
-    Evaluations within a task give the same results as before the task, because the network does not change. The count
-    ``images_trained`` in the results does not include the passes over the memory.
+    Evaluations within a task give the same results as before the task, because the network does not change.
 
     Args:
         er: options of :class:`ER`. With ``reid_head``, the initial classifier row of an identity is the direction of

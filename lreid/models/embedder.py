@@ -85,6 +85,7 @@ class Embedder(nn.Module):
         source: name or absolute path from which :func:`lreid.load_model` loaded the model; empty for models from
             elsewhere.
         frozen_norms: BatchNorm layers inside frozen layers of the backbone.
+        images_trained: number of images so far in forward passes in training mode with gradients enabled.
     """
 
     dim: int
@@ -132,6 +133,7 @@ class Embedder(nn.Module):
                 raise ArgumentError("pooling", f"is {pooling}, but {self.name} has no tokens; use avg")
             pool_by(pooling)
         self.frozen_norms: list[nn.Module] = []
+        self.images_trained = 0
         self.adapter, self.adapter_merge = adapter, adapter_merge
         if adapter != "none":
             from lreid.models.adapters import add_adapter
@@ -244,7 +246,13 @@ class Embedder(nn.Module):
         """Pool maps (B, dim, h, w) to features (B, dim); vectors do not change."""
         return pooled(outputs, self.pooling)
 
+    def count(self, images: int) -> None:
+        """Add a number of images to :attr:`images_trained`, unless the network is not being trained."""
+        if self.training and torch.is_grad_enabled():
+            self.images_trained += images
+
     def _outputs(self, images: Tensor) -> Tensor:
+        self.count(len(images))
         if isinstance(self.precision, torch.dtype):
             with torch.autocast(images.device.type, self.precision):
                 outputs = self.backbone(images).float()

@@ -165,7 +165,7 @@ class Results(TypedDict, total=False):
     # Bytes of the exemplars' pixels or paths.
     exemplar_bytes: Annotated[int, KeyForm(None, int)]
     steps_trained: Annotated[int, KeyForm(int, int)]
-    # Number of training images; an image counts each time it was drawn.
+    # Number of images in all training steps, see "Costs" in docs/reference/metrics.md.
     images_trained: Annotated[int, KeyForm(int, int)]
     skipped: list[str]
     skipped_images: Annotated[int, KeyForm(int)]

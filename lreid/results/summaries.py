@@ -53,8 +53,6 @@ def add_task(results: Results, figures: Sequence[TestFigures], unfused: Sequence
         people = {"ids": list(figure.identity_ap), "queries": list(figure.identity_queries.values()), "ap": []}
         history = results["identity_ap"].setdefault(gallery["name"], people)
         history["ap"].append([round(value, 4) for value in figure.identity_ap.values()])
-    seconds = results["seconds"]["train"]
-    results["images_per_second"] = round(results["images_trained"] / seconds, 1) if seconds else 0.0
     results["skipped_images"] = len(results["skipped"])
     results["summary"] = summarise_run(results)
 

@@ -144,7 +144,7 @@ def _is_one_of_several() -> bool:
 
 def _take_share(model: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:
     model.batch_size = len(inputs[0])  # Any, because in torch's type hints the attributes of a module are tensors
-    return (inputs[0][own_rows()],)
+    return (_own_images(model, inputs[0]),)
 
 
 def _gather_features(model: Any, inputs: tuple[Tensor], features: Tensor) -> Tensor:
@@ -152,7 +152,13 @@ def _gather_features(model: Any, inputs: tuple[Tensor], features: Tensor) -> Ten
 
 
 def _divided_maps(model: Embedder, images: Tensor) -> Tensor:
-    return _Gather.apply(type(model).maps(model, images[own_rows()]), len(images))
+    return _Gather.apply(type(model).maps(model, _own_images(model, images)), len(images))
+
+
+def _own_images(model: Embedder, images: Tensor) -> Tensor:
+    own = images[own_rows()]
+    model.count(len(images) - len(own))  # the images of the other processes are part of the same batch
+    return own
 
 
 class _Gather(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""Observers of every run: the history of the loss terms, and the progress bar; and the clock of the training time."""
+"""Observers of every run: the history of the loss terms, and the progress bar; and the costs of the training."""
 
 import logging
 import time
@@ -13,6 +13,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.evaluation.observer import Observer
+from lreid.models.embedder import Embedder
 from lreid.results import Results
 
 logger = logging.getLogger("lreid")
@@ -109,20 +110,27 @@ class Progress(Observer):
             logger.info("task %d of %d, epoch %d of %d: %s", task, len(self.task_steps), epoch, epochs, losses)
 
 
-class Clock:
-    """Add the time of the training steps to the ``seconds`` of the results, as elapsed time and as CPU time."""
+class Costs:
+    """Add the costs of the training to the results: elapsed time, CPU time and training images.
 
-    def __init__(self, seconds: dict[str, float]) -> None:
-        self.seconds = seconds
-        self.start()
+    The costs of a ``with`` block count, except those between :meth:`read` and :meth:`start`.
+    """
+
+    def __init__(self, results: Results, model: Embedder) -> None:
+        self.results, self.model = results, model
 
     def start(self) -> None:
         """Measure from now on."""
-        self.last = (time.perf_counter(), time.process_time())
+        self.last = (time.perf_counter(), time.process_time(), self.model.images_trained)
 
-    def read(self) -> None:
-        """Add the time since the last call."""
-        before = self.last
+    def read(self, *_: object) -> None:
+        """Add the costs since the last call of this method or of :meth:`start`."""
+        before, seconds = self.last, self.results["seconds"]
         self.start()
-        for name, first, now in zip(("train", "train_cpu"), before, self.last, strict=True):
-            self.seconds[name] += now - first
+        wall, cpu, images = (now - first for first, now in zip(before, self.last, strict=True))
+        seconds["train"] += wall
+        seconds["train_cpu"] += cpu
+        self.results["images_trained"] += int(images)
+        self.results["images_per_second"] = round(self.results["images_trained"] / max(seconds["train"], 1e-9), 1)
+
+    __enter__, __exit__ = start, read

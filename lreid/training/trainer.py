@@ -25,7 +25,7 @@ from lreid.results import Results, TestFigures, add_initial, add_task
 from lreid.results import write as write_results
 from lreid.training import distributed
 from lreid.training.batches import Batching
-from lreid.training.progress import Clock, LossHistory, Progress
+from lreid.training.progress import Costs, LossHistory, Progress
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
 from lreid.training.updates import Schedule, Updates
@@ -94,7 +94,7 @@ class Trainer:
         self.saved: dict[str, Any] = {}  # the checkpoint that the run resumes from, until its task starts
         self.saved_at, self.unsaved = time.monotonic(), 0  # time of the last checkpoint, and number of steps since
         self.unchecked = 0  # steps since processes checked for signals
-        self.clock = Clock(results["seconds"])
+        self.costs = Costs(results, method.model)
         task_steps = [epochs * steps for epochs, steps in zip(self.epochs, self.epoch_steps, strict=True)]
         self.progress = Progress(results, task_steps, shown=folder.writes)
         self.observers: dict[str, Observer] = {
@@ -131,11 +131,13 @@ class Trainer:
             if self.results["mAP"]:  # a resumed run may have stopped before it wrote the report
                 self._report()
             for task in remaining:
-                self._begin(task)
-                self._train(task)
+                with self.costs:
+                    self._begin(task)
+                    self._train(task)
                 unfused = self._finish(task)
                 self._evaluate_task(task, unfused)
-                self.method.end_task(self._readable(task))
+                with self.costs:
+                    self.method.end_task(self._readable(task))
                 self._save_task(task)
 
     def _begin(self, task: Task) -> None:
@@ -158,7 +160,6 @@ class Trainer:
         self._restore_observers(task, saved)
         updates = self.begin_updates(saved)
         loader = batch_loader(batches, workers=self.batching.data.WORKERS, pin_memory=self.device.type == "cuda")
-        self.clock.start()
         # A signal waits for the end of a step, so that a saved state is consistent.
         with self.stop.deferred(), naming_dead_workers(self.batching.data.WORKERS):
             while self.at.epoch < epochs:
@@ -182,14 +183,12 @@ class Trainer:
     def step(self, loader: Iterator[Batch], updates: Updates, count: int = 1) -> None:
         """Make ``STREAM.ITERATIONS`` updates (default 1), each by the mean gradient of the next ``count`` batches."""
         batches = [next(loader).to(self.device, self.batching.augment) for _ in range(count)]
-        images_before = updates.images + self.method.replayed
         for batch, observer in product(batches, self.observers.values()):
             observer.before_batch(batch)
         for _ in range(self.batching.stream.ITERATIONS):
             updates.update(batches, tuple(self.observers.values()))
         for batch in batches:
             self.method.end_step(batch)
-        self.results["images_trained"] += updates.images + self.method.replayed - images_before
         self.results["steps_trained"] += self.batching.stream.ITERATIONS
         self.at.step += count
         self.unsaved += count
@@ -202,7 +201,8 @@ class Trainer:
             if self.unfused:
                 figures = self._evaluate(self.method.model)
             self.progress.begin(self.method.finishing, task.index)
-        self.method.finish_task(self._readable(task))
+        with self.costs:
+            self.method.finish_task(self._readable(task))
         return figures
 
     def _evaluate(self, model: Embedder, task: int | None = None) -> list[TestFigures]:
@@ -289,8 +289,9 @@ class Trainer:
 
     def _save(self, updates: Updates) -> None:
         updates.check_parameters()
-        self.clock.read()
+        self.costs.read()
         self.folder.save_current(self._state(updates))
+        self.costs.start()  # a checkpoint is no training
         self.saved_at, self.unsaved = time.monotonic(), 0
 
     def _save_task(self, task: Task) -> None:

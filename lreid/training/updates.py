@@ -54,7 +54,6 @@ class Updates:
                     self.optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)
         self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
         self.rate = 0.0
-        self.images = 0  # number of training images so far
         self.unchecked: list[tuple[Tensor, Sequence[str]]] = []  # losses and paths of their images
 
     def set_rates(self, rate: Callable[..., float]) -> None:
@@ -80,7 +79,6 @@ class Updates:
                 each.after_loss(batch, terms, loss, len(batches))
             self.scaler.scale(loss / len(batches)).backward()
             self.unchecked.append((loss.detach(), batch.paths))
-            self.images += len(batch.labels)
         groups = self.optimizer.param_groups
         distributed.average_gradients(each for group in groups for each in group["params"])
         self.scaler.step(self.optimizer)

@@ -191,8 +191,8 @@ def test_repeated_steps_offer_a_segment_once() -> None:
     method = scoring(buffer=4)
     learn(method, segments(3, 3, 3), iterations=2)
     assert (method.memory.steps, method.memory.seen) == (3, 9)
-    # The trainer adds 3 images a step: 2 views of a buffer of 3, then of 4 images.
-    assert method.replayed + 6 * 3 == 2 * (2 * 3 + 2 * 4 + 2 * 4)
+    # Two steps, each with two views, of a buffer of 3, then of 4 images.
+    assert method.model.images_trained == 2 * (2 * 3 + 2 * 4 + 2 * 4)
 
 
 def test_accumulated_segments_are_each_offered_once() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,13 +15,14 @@ from PIL import Image
 from tiny import FEW, NETWORKS, InterruptAfter, csv_config, reproducible_values, tiny_config, train_interrupted
 
 import lreid
-from lreid.build import benchmark_of
+from lreid.build import benchmark_of, method_of
 from lreid.checkpoint import load_checkpoint, load_newest, save_checkpoint
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.evaluation import Observer
-from lreid.methods import method_class, method_defaults, method_names
+from lreid.evaluation.evaluator import Evaluator
+from lreid.methods import Method, method_class, method_defaults, method_names
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
 
@@ -70,8 +72,27 @@ RETURNING = {"BENCHMARK.GROUPS": [["a", 1, 2], ["b", 3, 4], ["c", 5, 6]], "BENCH
 REID = ["er_aml_reid", "der_reid", "cclis_reid"]  # methods with another head
 
 
+@pytest.fixture
+def images_with_gradient(monkeypatch: pytest.MonkeyPatch) -> dict[object, int]:
+    """Images of each forward pass of a network in training that a backward pass reached."""
+    calls: dict[object, int] = {}
+
+    def watch(_: torch.nn.Module, __: Any, output: torch.Tensor) -> None:
+        if output.requires_grad:
+            call, count = object(), len(output)
+            output.register_hook(lambda _: calls.update({call: count}))
+
+    def watched(*arguments: Any, **options: Any) -> Method:
+        method = method_of(*arguments, **options)
+        method.model.backbone.register_forward_hook(watch)
+        return method
+
+    monkeypatch.setattr("lreid.training.run.method_of", watched)
+    return calls
+
+
 @pytest.mark.parametrize("name", [*method_names(), *REID])
-def test_every_method_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
+def test_every_method_resumes_bit_for_bit(name: str, tmp_path: Path, images_with_gradient: dict[object, int]) -> None:
     """With identities that return on later tasks; networks that are fused after a task are fused again."""
     options = {} if name in REID else method_defaults(method_class(name))
     short = {"style_steps": 1, "style_batch": 2, "passes": 1}
@@ -85,6 +106,7 @@ def test_every_method_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
     first, second, third = benchmark_of(cfg).tasks
     assert set(first.classes) & set(second.classes) & set(third.classes)
     whole = train(cfg, tmp_path / "whole", observers={"copies": Copies(tmp_path / "whole")})
+    assert whole["images_trained"] == sum(images_with_gradient.values())
     last = load_checkpoint(tmp_path / "whole" / "checkpoints" / "task-03.pt")
     for copy in ("evaluated", "within"):
         assert reproducible_values(train(cfg, tmp_path / copy, resume=True)) == reproducible_values(whole)
@@ -93,6 +115,44 @@ def test_every_method_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
         assert [key for key in differing(last, again) if not key.startswith(CLOCKS)] == []
     model = lreid.load_model(tmp_path / "whole" / "checkpoints" / "task-03.pt")
     assert name in REID or isinstance(model.neck, torch.nn.BatchNorm1d) == method_class(name).neck
+
+
+class InterruptAtEvaluation(Observer):
+    """Interrupt a run after the evaluation of its second task."""
+
+    def after_evaluation(self, task: Task) -> None:
+        if task.index == 1:
+            raise KeyboardInterrupt
+
+
+def test_training_seconds_cover_whole_tasks_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a run that is killed within a task, and again between the last step of a task and its end."""
+    now = 0.0
+
+    def takes(owner: type, name: str, seconds: float) -> None:
+        inner = getattr(owner, name)
+
+        def slow(*arguments: Any, **options: Any) -> Any:
+            nonlocal now
+            now += seconds
+            return inner(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, slow)
+
+    for clock in ("perf_counter", "process_time"):
+        monkeypatch.setattr(time, clock, lambda: now)
+    for hook, seconds in (("begin_task", 1e1), ("loss", 1), ("finish_task", 1e3), ("end_task", 1e4)):
+        takes(method_class("dwopp"), hook, seconds)
+    for owner, name in ((Evaluator, "evaluate"), (RunFolder, "save_current"), (RunFolder, "save_task")):
+        takes(owner, name, 1e6)
+    cfg, out = config(METHOD__NAME="dwopp", EVAL__UNFUSED=True), tmp_path / "run"
+    train_interrupted(cfg, out, 4)
+    with pytest.raises(KeyboardInterrupt):
+        train(cfg, out, resume=True, observers={"break": InterruptAtEvaluation()})
+    for results in (train(cfg, out, resume=True), train(cfg, tmp_path / "whole")):
+        expected = results["steps_trained"] + 3 * (1e1 + 1e3 + 1e4)
+        assert results["seconds"]["train"] == results["seconds"]["train_cpu"] == expected
+        assert results["images_per_second"] == round(results["images_trained"] / expected, 1)
 
 
 def test_checkpoint_without_state_of_the_method_is_refused(tmp_path: Path) -> None:
