@@ -163,6 +163,7 @@ def sources_of(cfg: Config) -> Sources:
         root=cfg.DATA.ROOT,
         cameras=cfg.BENCHMARK.CAMERAS,
         split_seed=cfg.BENCHMARK.SPLIT_SEED,
+        dev_share=cfg.BENCHMARK.DEV_SHARE,
         pattern=cfg.DATA.PATTERN,
         synthetic={key.lower(): value for key, value in cfg.SYNTHETIC.items()},
     )

@@ -25,7 +25,7 @@ from lreid.utils.reading import parse_yaml, read_text
 logger = logging.getLogger("lreid")
 
 CONFIGS = Path(__file__).parent / "configs"  # lreid's own files: benchmarks, methods, recipes, augmentations
-BEFORE_PATH = re.compile(r"^(rotated:[^:]*:)*(csv:|folder:|own:|zoo:)?")
+BEFORE_PATH = re.compile(r"^(rotated:[^:]*:|dev:)*(csv:|folder:|own:|zoo:)?")
 RECIPE = "{METHOD.RECIPE}"  # placeholder in _BASE_
 COMMAND_LINE = "command line"  # name of the overrides in messages
 ARGUMENTS = {  # config keys that replace names of arguments in errors, for lreid.errors.naming_keys

@@ -110,7 +110,7 @@ class BenchmarkSection(Section):
 
     NAME = key("synthetic-10", "name of the benchmark in tables and in names of run folders", check=_folder_name)
     TRAIN = key(["synthetic:plaza"], "data sets to train on, in the order of training", **_SOURCES)
-    UNSEEN: list[str] = key([], "data sets that are used only for testing", **_SOURCES)
+    UNSEEN: list[str] = key([], "data sets for testing only; NAME? is left out if it has no folder", **_SOURCES)
     LEARNED: list[str] = key([], "data sets of an earlier run (lreid train --from), which are tested again", **_SOURCES)
     LEARNED_IDENTITIES = key(0, "number of identities of the first task, if an earlier run trained on it", least=0)
     TASKS_PER_DATASET = key(10, "number of tasks into which lreid splits the identities of each data set", least=1)
@@ -140,6 +140,7 @@ class BenchmarkSection(Section):
     )
     SPLITS = key(1, "number of random splits to average over, if an unseen data set has several; 0 means all", least=0)
     SPLIT_SEED = key(0, "seed of random training and test splits", **_SEED)
+    DEV_SHARE = key(0.2, "share of the training identities that dev:NAME holds out for testing", above=0, most=1)
     CAMERAS: Literal["apart", "same"] = key(
         "apart",
         "camera numbers in data sets without cameras: apart (0 for queries, 1 for the gallery) or same (0 for both)",

@@ -7,5 +7,6 @@ from lreid.data.datasets import register_scheme
 
 register_scheme("csv:PATH", "lreid.data.tables")
 register_scheme("own:PATH", "lreid.data.custom")
+register_scheme("dev:NAME", "lreid.data.dev")
 register_scheme("synthetic:DOMAIN", "lreid.data.synthetic")
 register_scheme("rendered:DOMAIN", "lreid.data.rendered_set")

@@ -8,8 +8,9 @@ from tabulate import tabulate
 
 from lreid.data.custom import TooFew
 from lreid.data.datasets import Sources, find_dataset, is_address, load_datasets, split_count
+from lreid.data.dev import PREFIX
 from lreid.data.images import require_files
-from lreid.data.records import SPLITS, DataSet, Record
+from lreid.data.records import SPLITS, DataSet, Record, trained_and_tested
 from lreid.data.spec import COLUMNS, Counts, NotThere
 from lreid.errors import InputError, counted
 from lreid.utils.identities import UNKNOWN
@@ -72,7 +73,8 @@ def check_dataset(name: str, root: Path, *, files: bool = False, pattern: str = 
         if spec and spec.published:
             status = "different" if wrong else "complete"
         else:
-            status = "different" if wrong or odd else "there"
+            own = find_dataset(name.removeprefix(PREFIX)) is None
+            status = "different" if wrong or (odd and own) else "there"
         notes = [*wrong, *odd, *[unfit] * bool(unfit)]
         findings.append(Finding(name if spec else data_set.name, status, notes, data_set))
     return findings
@@ -112,18 +114,15 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
     Args:
         renumbered: whether an identity number means different people in the training list and in the test lists.
     """
-    trained = {record.pid for record in data_set.train}
     cameras: dict[int, set[int]] = {}
     for record in data_set.gallery:
         cameras.setdefault(record.pid, set()).add(record.camid)
     absent = sum(record.pid not in cameras for record in data_set.query)
-    # Equal numbers are not a fault: they mean different people, or classes that a classifier has to recognise.
-    shared = renumbered or data_set.held_out
-    both = set() if shared else {record.pid for record in data_set.query} & trained
+    both = set() if renumbered else trained_and_tested(data_set)
     filtered = sum(cameras.get(record.pid) == {record.camid} != {UNKNOWN} for record in data_set.query)
     notes = []
     if both:
-        notes.append(f"{counted(len(both), 'identity')} in train and in query, for instance {min(both)}")
+        notes.append(f"{counted(len(both), 'identity')} in training and in a test split, for instance {min(both)}")
     if absent:
         notes.append(f"{absent} of {len(data_set.query)} queries have no image of their identity in the gallery")
     if filtered:

@@ -19,7 +19,8 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
 
     Args:
         home: the folder of the data set.
-        folders: names of the subfolders of the splits ``train``, ``query`` and ``gallery``.
+        folders: names of the subfolders of the splits ``train``, ``query`` and ``gallery``. The split of a folder that
+            does not exist is empty; :meth:`lreid.data.spec.Spec.load` refuses such a data set.
         pattern: regular expression for a whole file name without its suffix, with the groups ``pid`` and ``camid``.
         example: a file name that matches, for the error message.
 
@@ -27,15 +28,16 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
         The records, sorted by file name. Junk is left out of all splits, and distractors are left out of ``train``.
 
     Raises:
-        InputError: the name of an image does not match the pattern, two images have the same name, or a split has no
+        InputError: the name of an image does not match the pattern, two images have the same name, or a folder has no
             image.
     """
-    records = {split: read_folder(home / folder, pattern, example) for split, folder in folders.items()}
-    records["train"] = [record for record in records["train"] if record.pid != DISTRACTOR]
-    splits: dict[str, Any] = {split: tuple(images) for split, images in records.items()}
+    there = {split: home / folder for split, folder in folders.items() if (home / folder).is_dir()}
+    splits: dict[str, Any] = dict.fromkeys(folders, ())
+    splits |= {split: tuple(read_folder(folder, pattern, example)) for split, folder in there.items()}
+    splits["train"] = tuple(record for record in splits["train"] if record.pid != DISTRACTOR)
     data_set = DataSet(name, **splits)
-    for split, folder in folders.items():
-        require_images(data_set, split, home / folder)
+    for split, folder in there.items():
+        require_images(data_set, split, folder)
     return data_set
 
 

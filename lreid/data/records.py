@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from lreid.utils.identities import UNKNOWN
+from lreid.utils.identities import DISTRACTOR, UNKNOWN
 
 SPLITS = ("train", "query", "gallery")
 CameraPolicy = Literal["apart", "same"]  # see cameras_of_test
@@ -121,6 +121,16 @@ class DataSet:
     has_cameras: bool = field(default=True, compare=False)
     tracklets: bool = False
     dates: Mapping[tuple[int, int], str] = field(default_factory=dict, compare=False)
+
+
+def trained_and_tested(data_set: DataSet) -> set[int]:
+    """Return the identities that are both in the training split and in a test split, so that its test is invalid.
+
+    Test images of classification, whose classes are all trained, are no fault. The numbers are compared; they mean
+    different people if :attr:`lreid.data.spec.Spec.renumbered` is set.
+    """
+    trained = {record.pid for record in data_set.train} if not data_set.classes else set()
+    return trained & {*(each.pid for each in data_set.query), *(each.pid for each in data_set.gallery)} - {DISTRACTOR}
 
 
 @dataclass(frozen=True)

@@ -141,15 +141,37 @@ class Spec:
             InputError: the folder lacks a file or folder or has a different layout, a file name is unexpected, or a
                 split is empty, although its published count is not 0.
         """
+        home = self.home(Path(root))
+        data_set = self._read(home, split, seed, cameras)
+        for each in SPLITS:
+            if self.published and any(self.published.get(f"{each} {kind}", 1) for kind in KINDS):
+                require_images(data_set, each, home)
+        return data_set
+
+    def load_training(
+        self, root: str | Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart"
+    ) -> DataSet:
+        """Read the data set for its training split alone: folders of its test splits may be missing.
+
+        Raises:
+            InputError: as in :meth:`load`, about the training split.
+        """
+        lacking = self.layout.lacking(Path(root))
+        home = min(lacking, key=lambda each: len(lacking[each])) if lacking else self.home(Path(root))
+        try:
+            data_set = self._read(home, split, seed, cameras)
+        except OSError:
+            self.home(Path(root))  # names what the folder lacks
+            raise
+        if not data_set.train:
+            self.home(Path(root))
+        return data_set
+
+    def _read(self, home: Path, split: int, seed: int, cameras: CameraPolicy) -> DataSet:
         options: dict[str, Any] = {"split": split, "seed": seed} if self.splits > 1 else {}
         if not self.cameras:
             options["cameras"] = cameras
-        home = self.home(Path(root))
-        data_set = self.read(home, **options)
-        for split in SPLITS:
-            if self.published and any(self.published.get(f"{split} {kind}", 1) for kind in KINDS):
-                require_images(data_set, split, home)
-        return data_set
+        return self.read(home, **options)
 
     def home(self, root: Path) -> Path:
         """Return the first folder of the data set that contains everything that the layout requires.

@@ -18,8 +18,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lreid.data.datasets import Sources, file_of, image_scheme, load_datasets, split_count
-from lreid.data.records import Benchmark, DataSet, Names, QueryGallery, Record, Task, grouped
+from lreid.data.datasets import Sources, file_of, find_dataset, image_scheme, load_datasets, split_count
+from lreid.data.dev import PREFIX
+from lreid.data.records import Benchmark, DataSet, Names, QueryGallery, Record, Task, grouped, trained_and_tested
+from lreid.data.spec import NotThere
 from lreid.errors import ArgumentError, InputError, counted
 from lreid.utils.identities import UNKNOWN
 from lreid.utils.reading import read_bytes
@@ -64,7 +66,7 @@ class Unseen:
     """Data sets that are used only for testing.
 
     Attributes:
-        names: names of the data sets.
+        names: names of the data sets. A name that ends with ``?`` is left out, with a warning, if it has no folder.
         galleries: ``"separate"`` for one test set per data set, ``"merged"`` for one test set with the queries and
             galleries of all data sets, as in AKA, or ``"both"``.
         splits: maximum number of random splits per data set, over which figures are averaged. 0 means all splits (10 or
@@ -118,7 +120,7 @@ def build_benchmark(
         InputError: a data set cannot be loaded.
     """
     _require_allowed(train, learned, cut)
-    seen = [data_set for each in train for data_set in load_datasets(each, sources)]
+    seen = [data_set for each in train for data_set in _load_training(each, sources)]
     others = _unseen_splits(unseen, sources)
     first_splits = [versions[0] for versions in others]
     _require_usable(seen, first_splits)
@@ -203,12 +205,33 @@ def _require_allowed(train: Sequence[str], learned: Learned, cut: Cut) -> None:
         )
 
 
+def _load_training(name: str, sources: Sources) -> list[DataSet]:
+    """Load data sets to train on; refuse one that trains on test identities."""
+    data_sets, spec = load_datasets(name, sources), find_dataset(name)
+    for data_set in data_sets:
+        if both := set() if spec and spec.renumbered else trained_and_tested(data_set):
+            number, first = counted(len(both), "identity"), data_set.names.identity(min(both))
+            fault = f"names {data_set.name}, which has {number} in training and in a test split, such as {first}"
+            raise ArgumentError("train", f"{fault}; remove them from one of the two")
+    return data_sets
+
+
 def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
-    """Load the splits of every unseen data set."""
+    """Load the splits of every unseen data set; a missing one whose name ends with ``?`` is left out."""
     all_splits: list[Splits] = []
     for name in unseen.names:
-        number = min(unseen.splits or split_count(name), split_count(name))
-        all_splits += zip(*(load_datasets(name, sources, split=split) for split in range(number)), strict=True)
+        plain = name.removesuffix("?")
+        if plain.startswith(PREFIX):
+            raise ArgumentError("unseen", f"names {plain}, a split of training images; write {plain[len(PREFIX) :]}")
+        number = min(unseen.splits or split_count(plain), split_count(plain))
+        try:
+            loaded = [load_datasets(plain, sources, split=split) for split in range(number)]
+        except NotThere as error:
+            if plain == name:
+                raise
+            logger.warning("%s is left out of the unseen data sets: %s", plain, error)
+        else:
+            all_splits += zip(*loaded, strict=True)
     return all_splits
 
 

@@ -146,7 +146,7 @@ def test_faults_of_a_protocol():
     query = (Record("b", 5, 0), Record("c", 6, 0), Record("d", 7, 1))
     gallery = (Record("e", 5, 0), Record("f", 7, 1), Record("g", 7, 2))
     notes = faults(DataSet("x", train, query, gallery))
-    assert notes[0] == "1 identity in train and in query, for instance 5"
+    assert notes[0] == "1 identity in training and in a test split, for instance 5"
     assert notes[1] == "1 of 3 queries have no image of their identity in the gallery"
     assert notes[2].startswith("1 of 3 queries have matches only from their own camera")
     nowhere = [tuple(record._replace(camid=-1) for record in records) for records in (query[:1], gallery[:1])]

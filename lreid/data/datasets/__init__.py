@@ -53,6 +53,7 @@ class Sources:
         cameras: rule for the camera numbers of data sets without cameras, see
             :func:`lreid.data.records.cameras_of_test`.
         split_seed: seed of random splits.
+        dev_share: share of the training identities that ``dev:NAME`` holds out, see :mod:`lreid.data.dev`.
         pattern: pattern for paths in folders of custom images, see :class:`lreid.data.listing.Pattern`; without one,
             lreid infers identities and cameras.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`.
@@ -61,6 +62,7 @@ class Sources:
     root: str | Path = "datasets"
     cameras: CameraPolicy = "apart"
     split_seed: int = 0
+    dev_share: float = 0.2
     pattern: str = ""
     synthetic: Mapping[str, Any] = field(default_factory=dict)
 
@@ -203,7 +205,8 @@ def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) ->
         name: a name in :func:`specs`, or a name with one of the schemes below. ``csv:PATH`` means all domains of a CSV
             file, and ``csv:PATH#DOMAIN`` means a single domain. ``own:PATH`` is a folder of
             identities, or a CSV file without splits (:mod:`lreid.data.custom`). ``synthetic:DOMAIN`` means synthetic
-            images, and ``rendered:DOMAIN`` the rendered people that lreid includes. The package of classification adds
+            images, and ``rendered:DOMAIN`` the rendered people that lreid includes. ``dev:NAME`` is a split of the
+            training images of NAME (:mod:`lreid.data.dev`). The package of classification adds
             ``folder:PATH``, a folder of classes, and ``rotated:DEGREES:NAME``, a data set of image files that are
             rotated by an angle. Relative paths are relative to the current folder or to ``sources.root``.
         sources: settings for reading data sets, such as the folder of all data sets.
