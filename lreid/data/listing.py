@@ -16,7 +16,7 @@ from tabulate import tabulate
 from lreid.data.images import HEIF, SUFFIXES
 from lreid.data.records import CameraPolicy, DataSet, Names, QueryGallery, Record, cameras_of_test
 from lreid.errors import ArgumentError, InputError, counted
-from lreid.utils.identities import DISTRACTOR, JUNK, ascending_ranks, is_junk, warn_of_spellings
+from lreid.utils.identities import DISTRACTOR, JUNK, ascending_ranks, is_junk, require_written, warn_of_spellings
 from lreid.utils.reading import escaped, raise_if_unreadable
 
 logger = logging.getLogger("lreid")
@@ -201,7 +201,7 @@ def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> 
         if (labels := pattern.read(file.relative_to(folder))) is None:
             others.append(file)
         elif labels[0] is None or not is_junk(labels[0]):
-            listed.append(Listed(str(file), escaped(labels[0]), escaped(labels[1])))
+            listed.append(_labelled(file, *labels))
     if others:
         count = f"{len(others)} of {len(listed) + len(others)} images"
         raise InputError(
@@ -237,10 +237,17 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
     depth = int(bool(tops) and all(CAMERA.fullmatch(top) for top in tops))  # 1: cam1/anna/0001.jpg
     listed = []
     for file, (*above, name) in zip(files, inside, strict=True):
-        identity = escaped(above[depth]) if len(above) > depth else None
+        identity = above[depth] if len(above) > depth else None
         camera = camera_in("/".join([*above[:depth], *above[depth + 1 :], name]))
-        listed.append(Listed(str(file), identity, camera))
+        listed.append(_labelled(file, identity, camera))
     return listed
+
+
+def _labelled(file: Path, identity: str | None, camera: str | None) -> Listed:
+    """Return an image with the labels in its path."""
+    for what, label in (("identity", identity), ("camera", camera)):
+        require_written(label, f"{file}: {what}")
+    return Listed(str(file), escaped(identity), escaped(camera))
 
 
 def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:

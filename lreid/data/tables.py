@@ -13,7 +13,7 @@ from lreid.data.records import SPLITS, CameraPolicy, DataSet, QueryGallery, grou
 from lreid.data.spec import require_images
 from lreid.errors import InputError, nearest_name
 from lreid.utils.extras import Extra
-from lreid.utils.identities import WRITTEN_MISSING, is_junk, warn_of_spellings
+from lreid.utils.identities import is_junk, require_written, warn_of_spellings
 from lreid.utils.reading import naming_damage, require_regular
 
 logger = logging.getLogger("lreid")
@@ -218,12 +218,8 @@ def _image(file: Path, line: int, header: list[str], values: list[str], *, named
     empty = [name for name in (*COLUMNS, "domain") if cells.get(name) == "" and (named or name != "pid")]
     if empty:
         raise InputError(f"{file}:{line}: {', '.join(empty)} is empty; fill it in")
-    for name in ("pid", "camid"):
-        if cells.get(name) in WRITTEN_MISSING:
-            raise InputError(
-                f"{file}:{line}: {name} is {cells[name]!r}, which programs write for a missing value; fill in the "
-                "value, leave the cell empty if it is unknown, or rename it if it is a real name"
-            )
+    for name in ("pid", "camid", "domain"):
+        require_written(cells.get(name), f"{file}:{line}: {name}")
     if "split" in cells and cells["split"] not in SPLITS:
         raise InputError(f"{file}:{line}: split is {cells['split']!r}; must be one of {', '.join(SPLITS)}")
     return Listed(

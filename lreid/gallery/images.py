@@ -29,7 +29,7 @@ from lreid.data.listing import (
 from lreid.data.records import Record
 from lreid.errors import ArgumentError, InputError, OutOfMemory, counted
 from lreid.gallery.store import LabelNames, hash_of
-from lreid.utils.identities import UNKNOWN
+from lreid.utils.identities import UNKNOWN, label_of, require_written
 from lreid.utils.reading import escaped
 
 if TYPE_CHECKING:
@@ -86,10 +86,12 @@ def list_images(
         InputError: a source cannot be read or contains no image, or two sources give one image different labels.
     """
     identities = identities and identity is None
+    require_written(identity, "--identity")
+    person = name_of(label_of(escaped(identity), "--identity"))
     images: dict[str, SearchImage] = {}
     for source in sources:
         for image in _listed(source, split, where, labelled=identities):
-            path, name = absolute(image.path), image.identity if identities else escaped(identity)
+            path, name = absolute(image.path), image.identity if identities else person
             before = images[path].identity if path in images else None
             if before is not None and name is not None and before != name:
                 raise InputError(

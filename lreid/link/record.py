@@ -10,6 +10,7 @@ from typing import Any
 
 from lreid.errors import InputError
 from lreid.utils.files import write_text
+from lreid.utils.identities import require_written
 from lreid.utils.reading import NUMBER, misfit, naming_damage, read_json, require_not_newer
 
 RECORD_FILE = "identities.json"
@@ -225,9 +226,11 @@ class LinkRecord:
         """Give an identity a name; ``unknown-NUMBER`` removes the name.
 
         Raises:
-            InputError: another identity has the name, or the name is empty, a number, or like ``unknown-17``.
+            InputError: another identity has the name, or the name is empty, a number, like ``unknown-17``, or a word for a
+                missing value.
         """
         number = self.find(identity)
+        require_written(name, "the name")
         if self.numbers.get(name, number) != number:
             raise InputError(f"{name}: another identity has this name; merge the two if they are one person")
         if name == f"unknown-{number}":

@@ -25,7 +25,7 @@ from lreid.gallery.store import numbers_of
 from lreid.models.fingerprint import fingerprint
 from lreid.report.rendering import thumbnail
 from lreid.utils.files import write_atomically
-from lreid.utils.identities import UNKNOWN
+from lreid.utils.identities import UNKNOWN, require_written
 from lreid.utils.reading import escaped
 
 MOST_PIXELS = 50_000_000  # maximum pixels of an uploaded image: 150 MB decoded
@@ -310,6 +310,7 @@ def _suffix(content: bytes) -> str:
 def _name(name: str | None, what: str) -> str | None:
     """Return a name without spaces around it; None if it is empty."""
     name = escaped(name.strip()) if name else None
+    require_written(name, what)
     if name and (len(name) > MOST_LETTERS or not name.isprintable()):
         raise InputError(f"{what}: give a name of at most {MOST_LETTERS} printable characters")
     return name or None

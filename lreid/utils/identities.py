@@ -27,8 +27,11 @@ UNKNOWN = -1  # in a gallery, an unknown identity, camera or time, which matches
 JUNK = -1  # in a test set, a bad detection, which is neither right nor wrong and therefore ignored
 DISTRACTOR = 0  # in a test set, a gallery image of a person without a query
 
-# How missing values are written as text, in CSV files and in text arrays of NumPy.
-WRITTEN_MISSING = frozenset({"nan", "NaN", "NaT", "<NA>", "None", "NA", "null", "NULL"})
+# How programs write missing values as text: Python, NumPy and pandas, R, C, JavaScript, databases (\\N), and Excel, whose
+# errors begin with # in every language. Na and Nan, in this spelling, are people's names.
+WRITTEN_MISSING = re.compile(
+    r"(?!Nan?$)(?i:-?nan|[+-]?1\.#(?:ind|qnan)|nat|<na>|none|#?n/?a|#nv|null|\\n|undefined|#\S+[!?])"
+)
 JUNK_TEXT = re.compile(r"\s*-0*1(\.0*)?\s*", re.ASCII)
 NUMBER_TEXT = re.compile(r"\s*([+-]?)(?=[0-9])0*([1-9][0-9]*)?(\.0*)?\s*", re.ASCII)
 INT64 = np.iinfo(np.int64)
@@ -75,6 +78,23 @@ def is_missing(value: Any) -> bool:
         return bool(value != value)  # True for NaN and NaT
     except (TypeError, ValueError):  # pandas' NA and arrays have no truth value
         return type(value).__name__ == "NAType"
+
+
+def require_written(label: str | None, where: str) -> None:
+    """Refuse a label that is a word for a missing value, at every entrance: paths, tables, requests and options.
+
+    Args:
+        label: label as the user wrote it; None is accepted.
+        where: place of the label in the message, such as ``list.csv:3: pid``.
+
+    Raises:
+        InputError: two missing identities with the same word would become one person.
+    """
+    if label is not None and WRITTEN_MISSING.fullmatch(label.strip()):
+        raise InputError(
+            f"{where} is {label!r}, which programs write for a missing value; leave it out if it is unknown, or rename "
+            "it if it is a real name"
+        )
 
 
 def is_junk(text: str) -> bool:
@@ -136,9 +156,11 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
             return values.astype(np.int64)
         if values.dtype.kind not in "ufOUT":
             raise InputError(f"{name}: expected integers or text, got {values.dtype}")
-        if values.dtype.kind == "U" and (written := WRITTEN_MISSING.intersection(values.tolist())):
+        if values.dtype.kind == "U" and (
+            written := [*filter(WRITTEN_MISSING.fullmatch, values.tolist())]
+        ):
             raise InputError(
-                f"{name}: NumPy may have made {min(written)!r} of a missing value in a text array; give a list, or an "
+                f"{name}: NumPy may have made {written[0]!r} of a missing value in a text array; give a list, or an "
                 "array of dtype object, with None in its place"
             )
         values = list(values) if values.dtype.kind == "f" else values.tolist()  # floats keep their precision

@@ -1,6 +1,7 @@
 """Images as folders, tables, files and arrays: their labels, and galleries that are built of them."""
 
 import contextlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,15 @@ from PIL import Image
 
 import lreid
 from lreid.apps.cli import run_command
+from lreid.data.datasets import Sources
 from lreid.data.images import read_image
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.gallery import Gallery
 from lreid.gallery.images import SearchImage, list_images, list_queries, who
+from lreid.link.record import LinkRecord
 from lreid.models.embedder import Embedder
+from lreid.serve.served_gallery import _name
 
 MODEL = "zoo:dwopp-synthetic-10"
 
@@ -41,6 +45,40 @@ def test_labels_in_a_list_may_be_unknown(tmp_path: Path) -> None:
     (touch(tmp_path, "a.jpg") / "list.csv").write_text("\n".join(lines))
     images = list_images([tmp_path / "list.csv"], "gallery")
     assert labels(images) == [("a.jpg", None, "2"), ("b.jpg", "anna", None), ("c.jpg", "anna", None)]
+
+
+@pytest.mark.parametrize(
+    "word", ["nan", "NAN", "NaT", "<NA>", "None", "none", "NA", "N/A", "n/a", "#N/A", "#NV", "\\N", "#REF!", "#DIV/0!", "NULL"]
+)
+def test_words_for_missing_values_are_refused_at_every_entrance(tmp_path: Path, word: str) -> None:
+    folder = touch(tmp_path / "images", f"{word.replace('/', '')}/cam1_0.jpg", "ben/cam2_0.jpg")
+    tables = {name: tmp_path / f"{name}.csv" for name in ("pid", "camid")}
+    tables["pid"].write_text(f"path,pid\nimages/ben/cam2_0.jpg,{word}\n")
+    tables["camid"].write_text(f"path,pid,camid\nimages/ben/cam2_0.jpg,1,{word}\n")
+    record = LinkRecord()
+    record.content["names"] = {"1": "anna"}
+    entrances = [
+        *(lambda table=table: list_images([table], "gallery") for table in tables.values()),
+        lambda: list_images([folder], "gallery", identity=word),
+        lambda: record.name("1", word),
+        lambda: _name(word, "identity"),
+    ]
+    if "/" not in word:
+        by_camera = Sources(pattern="{camid}/{pid}_{n}.jpg")
+        entrances += [lambda: list_images([folder], "gallery"), lambda: list_images([folder], "gallery", by_camera)]
+    for enter in entrances:
+        with pytest.raises(InputError, match=re.escape(repr(word))):
+            enter()
+
+
+@pytest.mark.parametrize("name", ["Nan", "Na", "Nina", "nano", "#12", "1/2"])
+def test_names_like_words_for_missing_values_are_people(tmp_path: Path, name: str) -> None:
+    (image,) = list_images([touch(tmp_path, "a.jpg") / "a.jpg"], "gallery", identity=name)
+    assert image.identity == name
+
+
+def test_junk_as_the_person_of_all_images_is_unknown(tmp_path: Path) -> None:
+    assert labels(list_images([touch(tmp_path, "a.jpg")], "gallery", identity="-1")) == [("a.jpg", None, None)]
 
 
 @pytest.mark.parametrize("time", ["noon", "1.5", "-3", "9" * 19])
