@@ -226,8 +226,8 @@ class LinkRecord:
         """Give an identity a name; ``unknown-NUMBER`` removes the name.
 
         Raises:
-            InputError: another identity has the name, or the name is empty, a number, like ``unknown-17``, or a word for a
-                missing value.
+            InputError: another identity has the name, or the name is empty, a number, like ``unknown-17`` or a word for
+                a missing value.
         """
         number = self.find(identity)
         require_written(name, "the name")

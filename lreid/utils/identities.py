@@ -27,7 +27,7 @@ UNKNOWN = -1  # in a gallery, an unknown identity, camera or time, which matches
 JUNK = -1  # in a test set, a bad detection, which is neither right nor wrong and therefore ignored
 DISTRACTOR = 0  # in a test set, a gallery image of a person without a query
 
-# How programs write missing values as text: Python, NumPy and pandas, R, C, JavaScript, databases (\\N), and Excel, whose
+# How programs write missing values as text: Python, NumPy, pandas, R, C, JavaScript, databases (\N), and Excel, whose
 # errors begin with # in every language. Na and Nan, in this spelling, are people's names.
 WRITTEN_MISSING = re.compile(
     r"(?!Nan?$)(?i:-?nan|[+-]?1\.#(?:ind|qnan)|nat|<na>|none|#?n/?a|#nv|null|\\n|undefined|#\S+[!?])"
@@ -156,9 +156,7 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
             return values.astype(np.int64)
         if values.dtype.kind not in "ufOUT":
             raise InputError(f"{name}: expected integers or text, got {values.dtype}")
-        if values.dtype.kind == "U" and (
-            written := [*filter(WRITTEN_MISSING.fullmatch, values.tolist())]
-        ):
+        if values.dtype.kind == "U" and (written := [*filter(WRITTEN_MISSING.fullmatch, values.tolist())]):
             raise InputError(
                 f"{name}: NumPy may have made {written[0]!r} of a missing value in a text array; give a list, or an "
                 "array of dtype object, with None in its place"

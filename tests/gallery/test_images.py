@@ -47,9 +47,7 @@ def test_labels_in_a_list_may_be_unknown(tmp_path: Path) -> None:
     assert labels(images) == [("a.jpg", None, "2"), ("b.jpg", "anna", None), ("c.jpg", "anna", None)]
 
 
-@pytest.mark.parametrize(
-    "word", ["nan", "NAN", "NaT", "<NA>", "None", "none", "NA", "N/A", "n/a", "#N/A", "#NV", "\\N", "#REF!", "#DIV/0!", "NULL"]
-)
+@pytest.mark.parametrize("word", ["nan", "NAN", "<NA>", "None", "none", "NA", "n/a", "#N/A", "\\N", "#REF!", "NULL"])
 def test_words_for_missing_values_are_refused_at_every_entrance(tmp_path: Path, word: str) -> None:
     folder = touch(tmp_path / "images", f"{word.replace('/', '')}/cam1_0.jpg", "ben/cam2_0.jpg")
     tables = {name: tmp_path / f"{name}.csv" for name in ("pid", "camid")}
