@@ -1,5 +1,6 @@
 """Run functions in forked processes, start Python, and wait for processes and conditions."""
 
+import faulthandler
 import os
 import pickle
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-PATIENCE = 1800.0  # seconds after which a process hangs for certain, however busy the machine is
+PATIENCE = 900.0  # seconds after which a process hangs for certain, however busy the machine is
 
 
 def fork_process(function: Callable[[], Any], **environment: str) -> int:
@@ -25,6 +26,7 @@ def fork_process(function: Callable[[], Any], **environment: str) -> int:
         return pid
     status = 1
     try:
+        faulthandler.dump_traceback_later(PATIENCE / 2, exit=True)  # shows where a hanging process waits
         os.environ.update(environment)
         torch.set_num_threads(1)  # threads do not live through a fork
         status = function() or 0

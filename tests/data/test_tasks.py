@@ -18,7 +18,11 @@ def make_data_set(name, pids, shuffle=None):
     if shuffle is not None:
         random.Random(shuffle).shuffle(train)
     query = (Record(f"{name}/query/1", 2001, 1), Record(f"{name}/query/3", 2003, 2))
-    gallery = (Record(f"{name}/gallery/0", 0, 6), Record(f"{name}/gallery/1", 2001, 2), Record(f"{name}/gallery/3", 2003, 1))
+    gallery = (
+        Record(f"{name}/gallery/0", 0, 6),
+        Record(f"{name}/gallery/1", 2001, 2),
+        Record(f"{name}/gallery/3", 2003, 1),
+    )
     return DataSet(name, tuple(train), query, gallery)
 
 
