@@ -18,8 +18,10 @@ A checkpoint contains neither the learning rate nor the order of images, because
 
 import logging
 import random
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +50,39 @@ CHECKPOINT_FORM = {
     "results": {},
 }
 
+# The types that torch.load reads without running code; their subclasses, such as np.float64, are other types.
+CONTAINERS = (dict, OrderedDict, list, tuple, set, torch.Size)
+VALUES = (bool, int, float, str, type(None))
+
 
 def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None = None) -> None:
     """Write a checkpoint atomically; rename an existing file to ``previous``, or delete it with ``previous=None``.
 
     Raises:
-        InputError: the checkpoint cannot be written; an existing checkpoint at ``path`` is unchanged.
+        InputError: the checkpoint cannot be written, or has a value that :func:`load_checkpoint` would refuse; an
+            existing checkpoint at ``path`` is unchanged.
     """
     state = {"format": CHECKPOINT_FORMAT, "random": random_state(), **state}
+    for name, value in _parts(state):
+        if not (isinstance(value, torch.Tensor) or type(value) in (*CONTAINERS, *VALUES)):
+            raise InputError(
+                f"{path}: {name} is of the type {type(value).__name__}, which a checkpoint cannot hold; make it a "
+                "tensor, a number or text, or lists and dicts of these"
+            )
     write_atomically(path, lambda file: torch.save(state, file), previous=previous, private=True)
+
+
+def _parts(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of everything in nested containers, also of keys, such as ``method.means``."""
+    yield name, value
+    if isinstance(value, dict):
+        value = chain(value.items(), (("key", key) for key in value))
+    elif isinstance(value, CONTAINERS):
+        value = enumerate(value)
+    else:
+        return
+    for key, each in value:
+        yield from _parts(each, f"{name}.{key}".lstrip("."))
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

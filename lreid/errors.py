@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from decimal import ROUND_CEILING, Decimal
 from signal import Signals
 
 MAX_REASON = 160  # maximum number of characters that are quoted from a library's message
@@ -73,6 +74,11 @@ def counted(count: int, noun: str) -> str:
     if noun.endswith(("ty", "ry")):
         return f"{count} {noun[:-1]}ies"
     return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'tch', 'sh')) else 's'}"
+
+
+def rounded_up(threshold: float) -> str:
+    """Return a threshold with at most six digits; no score between the threshold and this text is accepted wrongly."""
+    return f"{Decimal(repr(float(threshold))).quantize(Decimal('1e-6'), ROUND_CEILING).normalize():f}"
 
 
 def short_reason(error: BaseException) -> str:

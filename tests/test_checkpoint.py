@@ -2,6 +2,7 @@
 
 import random
 import signal
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,19 @@ def test_random_states_survive_a_file(tmp_path: Path) -> None:
     set_random_state(load_checkpoint(tmp_path / "a.pt")["random"])
     assert draw() == expected
     assert random_state()["torch"].dtype == torch.uint8
+
+
+@pytest.mark.parametrize(
+    "value", [np.zeros(2), np.float64(1), {np.int64(1): 0}, [deque()], (frozenset(),), object(), range(2)], ids=type
+)
+def test_value_that_cannot_be_loaded_is_refused_before_it_is_written(tmp_path: Path, value: object) -> None:
+    plain = [{1: "a"}, {2}, set(), torch.Size([1]), None]
+    save_checkpoint(tmp_path / "a.pt", {"model": {}, "method": {"plain": plain}})
+    before = (tmp_path / "a.pt").read_bytes()
+    load_checkpoint(tmp_path / "a.pt")
+    with pytest.raises(InputError, match=r"a.pt: method\.means"):
+        save_checkpoint(tmp_path / "a.pt", {"model": {}, "method": {"means": value}})
+    assert (tmp_path / "a.pt").read_bytes() == before
 
 
 def test_newest_checkpoint_is_that_of_the_current_task(tmp_path: Path) -> None:

@@ -21,12 +21,20 @@ from lreid.errors import (
     counted,
     naming_keys,
     raise_if_out_of_memory,
+    rounded_up,
 )
 
 KEY = re.compile(rf"\b({'|'.join(filter(None, GROUPS))})\.[A-Z][A-Z_]+|^DEVICE ")
 # Rooms that know the config, and files whose messages are about one.
 KNOWING = {"apps", "build.py", "config.py", "config_keys.py", "report", "results", "training"}
 ABOUT_CONFIGS = {"data/inventory.py", "loading.py", "zoo/card.py", "zoo/catalogue.py", "zoo/hosted.py"}
+
+
+def test_no_score_below_a_threshold_passes_its_text() -> None:
+    for threshold in np.random.default_rng(0).uniform(-1, 1, 200).astype(np.float32).tolist():
+        assert threshold <= float(rounded_up(threshold)) <= threshold + 1.1e-6
+    texts = ("0.348", "0.348"), ("0.5843", "0.5843"), ("-0.1", "-0.1"), ("0", "0"), ("0.34799999", "0.348")
+    assert all(rounded_up(float(number)) == text for number, text in texts)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from lreid.checkpoint import load_model_state
 from lreid.config import ARGUMENTS, leaves, method_title, recorded_config, without_folders
 from lreid.data.datasets import Sources, find_dataset, is_address, load_datasets
 from lreid.data.tasks import protocol_fingerprint
-from lreid.errors import InputError, counted, naming_keys
+from lreid.errors import InputError, counted, naming_keys, rounded_up
 from lreid.evaluation.evaluator import Evaluator
 from lreid.loading import load_model, model_config
 from lreid.methods import method_class
@@ -209,7 +209,7 @@ def threshold(model: Embedder, evaluator: Evaluator) -> dict[str, Any]:
     same, other = map(np.concatenate, zip(*pairs, strict=True))
     limit = threshold_for(other, FALSE_ACCEPTS)
     return {
-        "threshold": round(limit, 4),
+        "threshold": float(rounded_up(limit)),
         "false_accept_rate": FALSE_ACCEPTS,
         "true_positive_rate": round(float((same >= limit).mean()), 4),
         "impostor_pairs": len(other),

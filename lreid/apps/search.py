@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lreid.apps.arguments import DEVICE, flag, option, require_device, require_model, require_path, subcommand
-from lreid.errors import counted, naming_keys
+from lreid.errors import counted, naming_keys, rounded_up
 
 if TYPE_CHECKING:
     from lreid.data.datasets import Sources
@@ -238,7 +238,7 @@ def _calibrate(args: argparse.Namespace) -> None:
         device=args.device,
     )
     rate = f"{100 * args.false_accept_rate:g} %"
-    print(f"{args.gallery}: threshold {calibration['threshold']:.4f}, which at most {rate} of impostors reach")
+    print(f"{args.gallery}: threshold {rounded_up(calibration['threshold'])}, which at most {rate} of impostors reach")
     if calibration["true_positive_rate"] is not None:
         share = 100 * calibration["true_positive_rate"]
         print(f"{share:.1f} % of {calibration['known']} images of people in the gallery are recognised")

@@ -120,7 +120,15 @@ def add(
     images = missing_in(gallery, images)
     if not images:
         return 0
-    return len(add_images(gallery, gallery.load_network(checkpoint, device), images, skip_bad=skip_bad))
+    added = add_images(gallery, gallery.load_network(checkpoint, device), images, skip_bad=skip_bad)
+    _warn_of_old_threshold(gallery)
+    return len(added)
+
+
+def _warn_of_old_threshold(gallery: Gallery) -> None:
+    """Warn after a change that the threshold was set for the images before the change."""
+    if gallery.about.threshold is not None:
+        logger.warning("%s: the threshold was set for other images; run lreid search calibrate again", gallery.where)
 
 
 def missing_in(gallery: Gallery, images: Sequence[SearchImage]) -> list[SearchImage]:
@@ -174,6 +182,7 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
         if doomed:
             gallery.remove(sorted(doomed))
             gallery.save()
+            _warn_of_old_threshold(gallery)
         removed |= doomed
     if not removed:
         raise InputError(f"{where}: contains none of these images, and neither do its other versions")

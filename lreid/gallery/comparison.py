@@ -10,7 +10,7 @@ import numpy as np
 from lreid import zoo
 from lreid.data.images import UPRIGHT, typical_size
 from lreid.data.records import Record
-from lreid.errors import InputError
+from lreid.errors import InputError, rounded_up
 from lreid.gallery.findings import too_few
 from lreid.gallery.gallery import Gallery
 from lreid.gallery.images import Extraction, SearchImage, read_images
@@ -128,11 +128,10 @@ def said(pair: dict[str, Any], comparison: dict[str, Any]) -> str:
     """Describe the result for one pair of :func:`compare` as text."""
     if pair["same"] is None:
         return f"similarity {pair['score']:.3f}"
-    reason = (
-        f"threshold {comparison['threshold']:.3f} at a false accept rate of {100 * comparison['false_accept_rate']:g} %"
-    )
+    rate = f"{100 * comparison['false_accept_rate']:g} %"
+    reason = f"threshold {rounded_up(comparison['threshold'])} at a false accept rate of {rate}"
     if comparison["true_positive_rate"] is not None:
         reason += f", which {100 * comparison['true_positive_rate']:.0f} % of genuine pairs reach"
-    if (rate := pair["false_accept_rate"]) is not None:
-        reason += f"; {100 * rate:.1f} % of impostor pairs in the gallery score at least as high"
+    if pair["false_accept_rate"] is not None:
+        reason += f"; {100 * pair['false_accept_rate']:.1f} % of impostor pairs in the gallery score at least as high"
     return f"{'likely the same' if pair['same'] else 'likely not the same'}, {pair['score']:.3f} ({reason})"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lreid.data.images import read_image
-from lreid.errors import InputError, counted
+from lreid.errors import InputError, counted, rounded_up
 from lreid.gallery.gallery import Matches
 from lreid.gallery.images import name_of
 from lreid.report.rendering import Match, RankedQuery, Tile, Verdict, anchor, ranked_panel, thumbnail, write_ranked
@@ -96,7 +96,7 @@ def summary(results: dict[str, Any]) -> list[str]:
 
 def threshold_text(threshold: float, false_accept_rate: float) -> str:
     """Describe a threshold and its false accept rate."""
-    return f"{threshold:.3f} (false accept rate {100 * false_accept_rate:g} %)"
+    return f"{rounded_up(threshold)} (false accept rate {100 * false_accept_rate:g} %)"
 
 
 def too_few(images: int | None, false_accept_rate: float | None) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from lreid.errors import ArgumentError, InputError, counted, require
+from lreid.errors import ArgumentError, InputError, counted, require, rounded_up
 from lreid.gallery.faiss_store import FaissStore, FilePlace
 from lreid.gallery.images import (
     Extraction,
@@ -124,7 +124,7 @@ class Gallery:
 
     def __repr__(self) -> str:
         about = self.about
-        threshold = "no threshold" if about.threshold is None else f"threshold {about.threshold:.3f}"
+        threshold = "no threshold" if about.threshold is None else f"threshold {rounded_up(about.threshold)}"
         return f"Gallery({len(self)} images, {self.width} numbers each, {about.kind}, model {about.model}, {threshold})"
 
     def count(self, where: Filter) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.errors import counted
+from lreid.errors import counted, rounded_up
 from lreid.gallery.findings import findings, is_wide, ranked_query, too_few
 from lreid.gallery.gallery import Matches
 from lreid.gallery.release_check import ModelComparison, Ranked
@@ -65,7 +65,7 @@ def verdict_of(results: dict[str, Any]) -> str:
         f"{lost} no longer found ({number(chosen['lost_share'])} %{_limit(limits['lost'])}), "
         f"{len(chosen['gained'])} newly found",
         f"queries found {number(results['today']['true_positive_rate'])} % to {number(chosen['true_positive_rate'])} %",
-        f"threshold {results['today']['threshold']:.3f} to {chosen['threshold']:.3f}",
+        f"threshold {rounded_up(results['today']['threshold'])} to {rounded_up(chosen['threshold'])}",
     ]
     if chosen["fpir"] is not None:
         today = number(results["today"]["fpir"])
@@ -96,8 +96,8 @@ def _intro(results: dict[str, Any], verdict: str) -> list[str]:
         f"{results['skipped']} left out. From {results['old_model']} to {results['new_model']}.",
         f"A query is found if the best image with a name shows the query's person and reaches the threshold. A person "
         "is found if at least half of the person's queries are found. Thresholds are set on the queries of known "
-        f"people, at a false accept rate of {rate:g} %: {today:.3f} today (the gallery "
-        f"stores {results['stored_threshold']:.3f}). " + too_few(results["queries"], rate / 100),
+        f"people, at a false accept rate of {rate:g} %: {rounded_up(today)} today (the gallery "
+        f"stores {rounded_up(results['stored_threshold'])}). " + too_few(results["queries"], rate / 100),
         "Images of the query's identity and camera are left out of each ranking."
         if results["camera_filter"]
         else "Not all cameras are known, so only the query image itself is left out of its ranking.",
@@ -130,7 +130,7 @@ def _ways(results: dict[str, Any]) -> Panel:
 
 
 def _metrics(figures: dict[str, Any]) -> list[Any]:
-    return [Cell(f"{figures['threshold']:.3f}", figures["threshold"]), *(figures[key] for key in HEADS)]
+    return [Cell(rounded_up(figures["threshold"]), figures["threshold"]), *(figures[key] for key in HEADS)]
 
 
 def _table(title: str, note: str, heads: Sequence[str], rows: Iterable[Iterable[Any]]) -> Panel:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader
 from tabulate import tabulate
 
+from lreid.errors import rounded_up
 from lreid.zoo.card import Card
 from lreid.zoo.hosted import IMAGENET_TERMS, Published
 
@@ -176,9 +177,9 @@ def verification_text(card: Card) -> str:
     """Format the verification threshold of a card with its error rates; the card must have one."""
     rates = card.verification
     return (
-        f"threshold {rates['threshold']:.3f} on cosine similarity (FAR {100 * rates['false_accept_rate']:g} % on "
-        f"{rates['impostor_pairs']:,} impostor pairs, TAR {100 * rates['true_positive_rate']:.1f} %; "
-        f"{', '.join(rates['galleries'])})"
+        f"threshold {rounded_up(rates['threshold'])} on cosine similarity "
+        f"(FAR {100 * rates['false_accept_rate']:g} % on {rates['impostor_pairs']:,} impostor pairs, "
+        f"TAR {100 * rates['true_positive_rate']:.1f} %; {', '.join(rates['galleries'])})"
     )
 
 

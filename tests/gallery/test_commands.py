@@ -153,6 +153,20 @@ def test_calibration_warns_of_too_few_images(world: Path, gallery: Path, caplog:
     assert "40 images" in caplog.text and "2 %" in caplog.text
 
 
+def test_changes_after_a_calibration_warn_of_the_old_threshold(
+    world: Path, gallery: Path, images: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    people = lreid.gallery.list_images([world / "people"], "gallery")
+    lreid.gallery.add(gallery, people[:1], device="cpu")
+    calibrate_gallery(gallery, [world / "query"], false_accept_rate=0.5)
+    assert not caplog.messages
+    lreid.gallery.add(gallery, people[:1], device="cpu")  # changes nothing
+    assert not caplog.messages
+    lreid.gallery.add(gallery, people[1:2], device="cpu")
+    lreid.gallery.remove(gallery, [str(images[0])])
+    assert len(caplog.messages) == 2 and all("lreid search calibrate" in each for each in caplog.messages)
+
+
 def test_add_takes_new_images_and_new_names(world: Path, gallery: Path, tmp_path: Path) -> None:
     assert lreid.gallery.add(gallery, lreid.gallery.list_images([world / "gallery"], "gallery"), device="cpu") == 0
     images = lreid.gallery.list_images([world / "gallery", world / "people"], "gallery")

@@ -16,10 +16,12 @@ async function call(method, address, body) {
 // Runs an action and shows its error, or the message that it returns.
 const attempt = (action) => action().catch((error) => error.message).then((words) => { at("message").textContent = words ?? ""; });
 
+const roundedUp = (threshold) => Math.ceil(threshold * 1e6) / 1e6; // as in lreid search
+
 async function describe() {
   const info = await (await call("GET", "info")).json();
   at("access").hidden = true;
-  const rate = info.threshold === null ? "not calibrated" : `threshold ${info.threshold.toFixed(3)}`;
+  const rate = info.threshold === null ? "not calibrated" : `threshold ${roundedUp(info.threshold)}`;
   at("about").textContent = `${info.gallery}: ${info.images} images, ${info.identities} identities, ${info.cameras} cameras; ${rate}`;
 }
 
@@ -56,7 +58,7 @@ function judge() {
   const known = result.matches.map((match) => match.identity !== null && match.score >= threshold);
   known.forEach((each, row) => { at("matches").children[row].className = each ? "known" : "below"; });
   const best = result.matches[known.indexOf(true)];
-  at("value").textContent = threshold.toFixed(3) + (result.threshold === null ? " (not calibrated)" : "");
+  at("value").textContent = roundedUp(threshold) + (result.threshold === null ? " (not calibrated)" : "");
   at("verdict").textContent = best ? `${best.identity} (${best.score.toFixed(3)})` : "unknown";
 }
 
