@@ -1,0 +1,145 @@
+"""Train the methods of docs/results/market1501-dev.md and write their lists of runs.
+
+    python docs/results/market.py runs/market                 # trials, then three seeds with the chosen settings
+    python docs/results/market.py runs/market --jobs 0        # only write the lists of the runs that are finished
+
+Needs Market-1501's training half, VIPeR and PRID 2011 in datasets/ and lreid[start]. The trials and the three seeds take
+about five hours of two cores. Runs in the lists are not repeated, so the command may be interrupted and repeated.
+"""
+
+import argparse
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lreid.apps.sweep_runs import PlannedRun, sweep
+from lreid.config import CONFIGS
+from lreid.results import Results, read
+
+RESULTS = Path(__file__).parent
+FILE = CONFIGS / "benchmarks" / "market1501-dev-10.yaml"
+IDENTITIES = 60  # per task
+STEPS, IMAGES = 42, 48  # per task: training steps, and images per step
+SHAPES = ((16, 3), (8, 6))  # identities x images per identity
+RATES = ("2e-3", "6e-3")
+TRIAL_SEED, SEEDS = 3, (0, 1, 2)
+# These pass about twice as many images with gradients as their batches hold (replay, two views, copies in other styles).
+PASSES = {"er_metric": 2, "co2l_reid": 2, "dkp_pp": 2}
+EPISODIC = ("joint", "dmml_ft", "dwpp", "dwopp")
+METHODS = (
+    *("bot_ft", "lwf", "dwopp", "retrace", "lstkc_pp", "fused_ft", "dmml_ft", "dwpp", "lstkc_ft", "dkp_pp"),
+    *("er_metric", "co2l_reid", "joint"),
+)
+
+
+def settings(method: str, shape: tuple[int, int], rate: str, scale: int = 1) -> list[str]:
+    """Keys of a method, a batch shape and a learning rate, at the same number of images with gradients."""
+    identities, images = shape
+    people = 10 * IDENTITIES if method == "joint" else IDENTITIES
+    steps = scale * STEPS * (10 if method == "joint" else 1) / PASSES.get(method, 1)
+    epochs = max(1, round(steps / (people // identities)))
+    batch = ["BATCH.IDENTITIES", str(identities), "BATCH.IMAGES", str(images)]
+    if method in EPISODIC:
+        batch = ["EPISODE.IDENTITIES", str(identities), "EPISODE.SUPPORT", str(images - 1), "METHOD.METRIC", "euclidean"]
+    warmup = "2" if shape == SHAPES[0] else "1"  # about six steps
+    return [*batch, "TRAIN.EPOCHS", str(epochs), "TRAIN.WARMUP_EPOCHS", warmup, "TRAIN.LR", rate]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a list: a method, its settings and its seed."""
+
+    method: str
+    shape: tuple[int, int]
+    rate: str
+    seed: int
+    scale: int = 1
+    more: tuple[str, ...] = ()  # further keys and values
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns by which a line is found."""
+        return (self.method, *map(str, self.shape), self.rate, str(self.seed), str(self.scale), " ".join(self.more))
+
+    def run(self, out: Path, *, trial: bool) -> PlannedRun:
+        name = "-".join([self.method, "x".join(map(str, self.shape)), *self.key[3:6], *self.more]).replace("/", "_")
+        keys = settings(self.method, self.shape, self.rate, self.scale) if self.method != "start" else []
+        keys += [*self.more, *(["BENCHMARK.UNSEEN", "[]"] if trial else []), "SEED", str(self.seed)]
+        return PlannedRun(out / name, (FILE,), ("METHOD.NAME", self.method, *keys))
+
+
+KEYS = ("method", "identities", "images", "rate", "seed", "scale", "more")
+FIGURES = ("seen_mAP", "seen_rank1", "unseen_mAP", "unseen_rank1", "mean_over_tasks_mAP", "forgetting", "plasticity")
+VERSIONS = ("commit", "lreid", "python", "torch", "torchvision", "numpy", "faiss-cpu", "threads", "instructions")
+
+
+class Runs:
+    """A list of runs in docs/results, and the folder in which its missing runs are trained."""
+
+    def __init__(self, name: str, out: Path, *, trial: bool = False) -> None:
+        self.file, self.out, self.trial = RESULTS / f"{name}.csv", out, trial
+        self.lines: dict[tuple[str, ...], dict[str, Any]] = {}
+        if self.file.exists():
+            with open(self.file, encoding="utf-8", newline="") as stream:
+                self.lines = {tuple(line[key] for key in KEYS): line for line in csv.DictReader(stream)}
+
+    def train(self, rows: Sequence[Row], jobs: int) -> None:
+        """Train the rows that the list lacks, and add them; without jobs, only add those that are trained."""
+        missing = {row: row.run(self.out, trial=self.trial) for row in rows if row.key not in self.lines}
+        if missing and jobs:
+            sweep(list(missing.values()), self.out, jobs=jobs)
+        for row, run in missing.items():
+            if run.is_finished():
+                self.lines[row.key] = dict(zip(KEYS, row.key, strict=True)) | figures(read(run.folder))
+        order = {row.key: place for place, row in enumerate(rows)}
+        self.lines = dict(sorted(self.lines.items(), key=lambda line: order.get(line[0], len(order))))
+        with open(self.file, "w", encoding="utf-8", newline="") as stream:
+            writer = csv.DictWriter(stream, list(next(iter(self.lines.values()))), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.lines.values())
+
+
+def figures(results: Results) -> dict[str, Any]:
+    """The figures of a run, its costs, and what computed them."""
+    return {
+        **{name: "" if (value := results["summary"][name]) is None else f"{value:.4f}" for name in FIGURES},
+        "exemplars": results["exemplars"],
+        "images_trained": results["images_trained"],
+        "steps_trained": results["steps_trained"],
+        "train_cpu_seconds": f"{results['seconds']['train_cpu']:.1f}",
+        **{name: results["versions"].get(name, "") for name in VERSIONS},
+    }
+
+
+def trials(method: str) -> list[Row]:
+    """The trials of a method; unseen sets play no part in the choice."""
+    return [Row(method, shape, rate, TRIAL_SEED) for shape in SHAPES for rate in RATES]
+
+
+def chosen(tried: Runs, method: str) -> Row:
+    """The trial of a method with the best average incremental mAP."""
+    return max(trials(method), key=lambda row: float(tried.lines[row.key]["mean_over_tasks_mAP"]))
+
+
+def table(tried: Runs) -> list[Row]:
+    """Three seeds of every method whose trials are finished, with its chosen settings; one of the initial model."""
+    finished = [method for method in METHODS if all(row.key in tried.lines for row in trials(method))]
+    best = [chosen(tried, method) for method in finished]
+    return [Row("start", SHAPES[0], RATES[0], SEEDS[0]), *(replace(row, seed=seed) for seed in SEEDS for row in best)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="DIR", help="folder of the runs")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="number of simultaneous runs")
+    parser.add_argument("--methods", nargs="+", default=METHODS, metavar="NAME", help="methods to train (default: all)")
+    args = parser.parse_args()
+    tried = Runs("market1501-dev-trials", args.out / "trials", trial=True)
+    tried.train([row for method in args.methods for row in trials(method)], args.jobs)
+    Runs("market1501-dev", args.out / "table").train(table(tried), args.jobs)
+
+
+if __name__ == "__main__":
+    main()
