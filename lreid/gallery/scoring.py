@@ -31,6 +31,7 @@ class GallerySearch:
         seconds, megabytes: None, because the size of the gallery's index and the time to build it are unknown.
     """
 
+    complete = False  # even a flat gallery returns its images sorted
     seconds = None
     megabytes = None
 

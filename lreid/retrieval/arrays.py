@@ -93,20 +93,43 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
 def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
     """Return features ``(Q, D)`` and ``(G, D)`` in a precision that is sufficient for Euclidean distances.
 
-    Distances are computed from dot products, which can lose digits in float32. The result is therefore float64 in two
-    cases. First, features are much nearer to each other than to zero (checked with up to 256 gallery images), so that
-    subtraction cancels most digits. Second, a feature is nearly zero, so that its square loses digits.
+    Distances are computed from dot products, which can lose digits in float32. The result is therefore float64 if
+    subtraction cancels most digits (:func:`cancels`), or if a feature is nearly zero, so that its square loses digits.
     """
     squared_norms(queries, "query features")  # raises if a value is not finite
     squares = squared_norms(gallery, "gallery features")  # (G,)
     limits = torch.finfo(squares.dtype)
-    sample = gallery[:: max(1, -(-len(gallery) // 256))].unique(dim=0)  # (S, D)
-    distances = torch.cdist(sample, sample, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
-    nearest = distances.amin(1).square()  # (S,)
-    cancelling = sample.square().sum(1).median() > LOSING * nearest.median()
-    if cancelling or gallery[squares < limits.tiny / limits.eps].any():
+    if cancels(gallery) or gallery[squares < limits.tiny / limits.eps].any():
         return queries.double(), gallery.double()
     return queries, gallery
+
+
+def cancels(features: Tensor) -> bool:
+    """Whether up to 256 of the features ``(N, D)`` are much nearer to each other than to zero.
+
+    If so, distances that are computed from dot products in float32 lose most digits.
+    """
+    sample = features[:: max(1, -(-len(features) // 256))].unique(dim=0)  # (S, D)
+    distances = torch.cdist(sample, sample, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    nearest = distances.amin(1).square()  # (S,)
+    return bool(sample.square().sum(1).median() > LOSING * nearest.median())
+
+
+def repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Find the rows that repeat an earlier row, and the first equal row for each of these rows."""
+    rows = features.cpu().numpy()
+    columns = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # these columns distinguish nearly all rows
+    bits = columns.view(f"u{columns.itemsize}").astype(np.uint64)
+    keys = bits @ np.random.default_rng(0).integers(2**63, size=bits.shape[1], dtype=np.uint64)  # modulo 2^64
+    _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    first_rows: dict[int, int] = {}
+    pairs = []
+    for index in np.flatnonzero(counts[which] > 1).tolist():
+        first = first_rows.setdefault(hash(rows[index].tobytes()), index)
+        if first != index and np.array_equal(rows[first], rows[index]):
+            pairs.append((index, first))
+    repeats, originals = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return repeats, originals
 
 
 def squared_norms(features: Tensor, name: str) -> Tensor:

@@ -1,7 +1,7 @@
 """Search a gallery with a faiss index instead of comparing all images, and measure what this costs.
 
 Metrics are computed from the scores of an index in the same way as from exact scores, see
-:class:`lreid.retrieval.scores.IndexScores`.
+:class:`lreid.retrieval.scores.IndexScores`. The ``flat`` index is in :mod:`lreid.retrieval.flat`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,8 @@ from torch import Tensor
 
 from lreid.errors import ArgumentError
 from lreid.retrieval.arrays import as_features, squared_norms, unit_rows
-from lreid.retrieval.faiss_library import (
-    MOST_ON_GPU,
-    best_of,
-    copies_on_gpus,
-    gpus_of,
-    import_faiss,
-    new_index,
-    reason_of,
-)
+from lreid.retrieval.faiss_library import MOST_ON_GPU, copies_on_gpus, gpus_of, import_faiss, new_index, reason_of
+from lreid.retrieval.flat import FlatSearch
 from lreid.retrieval.scores import ExactScores, Metric, Search, blocks
 
 TIMED = 1000  # maximum number of queries for timing a search
@@ -42,7 +35,7 @@ class FaissIndex:
         device: device on which faiss searches, see :func:`lreid.retrieval.faiss_library.gpus_of`. If there are several
             GPUs, each holds a part of the gallery. ``auto`` uses the CPU for graphs and for a depth above 2048, because
             faiss supports neither on GPUs.
-        float16: whether to store vectors on the GPU in 16 bits. Scores then differ from the exact scores.
+        float16: whether GPUs get the vectors in 16 bits. Scores then keep three digits.
     """
 
     index: str = "flat"
@@ -54,9 +47,11 @@ class FaissIndex:
         if self.depth < 1:
             raise ArgumentError("depth", f"is {self.depth}; request at least one image")
 
-    def over(self, gallery: Any, metric: Metric) -> FaissSearch:
+    def over(self, gallery: Any, metric: Metric) -> FaissSearch | FlatSearch:
         """Build the index of a gallery, with the arguments of :func:`lreid.retrieval.evaluate`."""
-        return FaissSearch(self, gallery, metric)
+        if self.index not in ("flat", "Flat"):
+            return FaissSearch(self, gallery, metric)
+        return FlatSearch(gallery, metric, self.depth, self.gpus(), self.float16, self.device == "auto")
 
     def check(self, count: int, width: int) -> None:
         """Before features are extracted, check that an index can be built from features of shape ``(count, width)``.
@@ -74,35 +69,30 @@ class FaissIndex:
         try:
             index.add(random[:1])
         except RuntimeError as error:
-            raise ArgumentError(
-                "index", f"is {self.index!r}, to which images cannot be added: {reason_of(error)}"
-            ) from None
+            fault = f"is {self.index!r}, to which images cannot be added: {reason_of(error)}"
+            raise ArgumentError("index", fault) from None
 
     def gpus(self) -> list[int]:
         """Numbers of the GPUs that search; an empty list means the CPU."""
         gpus = gpus_of(self.device, "index_device")
         if gpus and self.index != "flat" and self.depth > MOST_ON_GPU:
             if self.device != "auto":
-                raise ArgumentError(
-                    "depth",
-                    f"is {self.depth}, but a GPU finds {MOST_ON_GPU} images at most; lower it, or search on cpu",
-                )
+                fault = f"is {self.depth}, but a GPU finds {MOST_ON_GPU} images at most; lower it, or search on cpu"
+                raise ArgumentError("depth", fault)
             gpus = []
         if self.float16 and not gpus:
-            raise ArgumentError(
-                "index_float16", "is True, but faiss searches on the CPU, which stores 32 bits; set it to False"
-            )
+            fault = "is True, but faiss searches on the CPU, which stores 32 bits; set it to False"
+            raise ArgumentError("index_float16", fault)
         return gpus
 
 
 class FaissSearch:
-    """A gallery as a faiss index.
+    """A gallery as a faiss index that returns the nearest images.
 
     Args:
         metric: see :func:`lreid.retrieval.evaluate`.
 
     Attributes:
-        kind: kind of the index.
         index: the faiss index.
         seconds: time in seconds to build the index.
 
@@ -110,9 +100,10 @@ class FaissSearch:
         InputError: features are not finite, or the index cannot be built from them.
     """
 
+    complete = False
+
     def __init__(self, kind: FaissIndex, gallery: Any, metric: Metric) -> None:
-        self.kind, self.euclidean = kind, metric != "cosine"
-        gpus = kind.gpus()
+        self.euclidean, gpus = metric != "cosine", kind.gpus()
         features = as_features(gallery, "gallery features", "cpu")
         self.scale = 1.0
         if self.euclidean:
@@ -126,61 +117,25 @@ class FaissSearch:
         with _one_thread() if "hnsw" in kind.index.lower() else nullcontext():
             self.index = new_index(kind.index, vectors, euclidean=self.euclidean)
             self.index.add(vectors)
-        self.exhaustive = isinstance(self.index, import_faiss().IndexFlat)
-        self.copies: list[tuple[int, Any]] = self._on_gpus(vectors, gpus)  # first gallery row and index of each copy
+        self.max_results = min(kind.depth, self.index.ntotal)
+        self.searched = self.index  # or its copy on GPUs
+        try:
+            if gpus:
+                [self.searched] = copies_on_gpus([self.index], gpus, "index_device", float16=kind.float16)
+        except ArgumentError:  # faiss has no graphs on GPUs, and only some lengths of codes
+            if kind.device != "auto" or kind.float16:
+                raise
         self.seconds = time.perf_counter() - start
 
-    def _on_gpus(self, vectors: np.ndarray, gpus: list[int]) -> list[tuple[int, Any]]:
-        """Copy the index to GPUs; an empty list means the CPU."""
-        if not gpus:
-            return []
-        pieces = [self.index]
-        if self.exhaustive:  # in pieces, because a GPU returns a limited number of images
-            pieces = [new_index("flat", vectors, euclidean=self.euclidean) for _ in range(0, len(vectors), MOST_ON_GPU)]
-            for number, piece in enumerate(pieces):
-                piece.add(vectors[MOST_ON_GPU * number :][:MOST_ON_GPU])
-        try:
-            copies = copies_on_gpus(pieces, gpus, "index_device", float16=self.kind.float16)
-        except ArgumentError:  # faiss has no graphs on GPUs, and only some lengths of codes
-            if self.kind.device == "auto" and not self.kind.float16:
-                return []
-            raise
-        return [(MOST_ON_GPU * number, copy) for number, copy in enumerate(copies)]
-
-    @property
-    def max_results(self) -> int:
-        """Maximum number of results per query: ``depth``, or the size of the gallery for a ``flat`` index."""
-        return self.index.ntotal if self.exhaustive else min(self.kind.depth, self.index.ntotal)
-
-    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
+    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """See :class:`Search`."""
         vectors, size = self._vectors(queries)
-        rows: np.ndarray | None = None
-        if self.exhaustive and not self.copies:  # sorting all images takes longer than scoring them
-            _, scores, rows = self.index.range_search(vectors, np.inf if self.euclidean else -np.inf)
-            scores, rows = (each.reshape(len(vectors), self.max_results) for each in (scores, rows))
-            if (rows == np.arange(self.max_results)).all():
-                rows = None
-        else:
-            scores, rows = self._search(vectors, self.max_results)
-        values = torch.from_numpy(scores)
-        values = (size - values.double() * self.scale**2) / 2 if self.euclidean else values * size
-        return values, None if rows is None else torch.from_numpy(rows)
-
-    def _search(self, vectors: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
-        """Search every piece of the gallery for up to ``depth`` images; return scores and rows ``(B, k)``."""
-        parts = []
-        for first, index in self.copies or [(0, self.index)]:
-            scores, rows = index.search(vectors, min(depth, index.ntotal))
-            parts.append((scores, np.where(rows < 0, rows, rows + first)))
-        scores, rows = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
-        return scores, rows
+        scores, rows = map(torch.from_numpy, self.searched.search(vectors, self.max_results))  # (B, k)
+        return (size - scores.double() * self.scale**2) / 2 if self.euclidean else scores * size, rows
 
     def nearest(self, queries: Tensor) -> np.ndarray:
         """Return the rows ``(B, k)`` of the ``depth`` nearest gallery images, nearest first; -1 for missing results."""
-        depth = min(self.kind.depth, self.index.ntotal)
-        scores, rows = self._search(self._vectors(queries)[0], depth)
-        return rows if rows.shape[1] == depth else best_of(scores, rows, depth, euclidean=self.euclidean)[1]
+        return self.searched.search(self._vectors(queries)[0], self.max_results)[1]
 
     @property
     def megabytes(self) -> float:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.retrieval.arrays import as_comparable, directions, positions, squared_norms, unit_rows
+from lreid.retrieval.arrays import as_comparable, directions, positions, repeated_rows, squared_norms, unit_rows
 from lreid.utils.devices import full_precision
 
 BLOCK_SCORES = 2**24  # maximum number of scores in memory at a time, 64 MB in float32
@@ -56,11 +56,8 @@ class Cosines:
         with full_precision():
             return self.queries[here] @ self.gallery.T
 
-    def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
-        """Return the magnitudes to which rounding errors are proportional, for ``(B, D)`` queries, ``(B, k)`` images.
-
-        If ``columns`` is a slice, it selects the same images for every query.
-        """
+    def sizes(self, queries: Tensor, columns: Tensor) -> Tensor:
+        """Return the magnitudes of the rounding errors ``(B, k)`` or ``(B, 1)``, for queries ``(B, D)``."""
         return queries.norm(dim=1, keepdim=True)
 
 
@@ -89,7 +86,7 @@ class Scorer:
         self.queries, self.gallery = queries, gallery
         self.shape = len(queries), len(gallery)
         self.buffer = gallery.new_empty(0, len(gallery))
-        self.repeats, self.originals = _repeated_rows(gallery)
+        self.repeats, self.originals = repeated_rows(gallery)
         if self.scale is not None:
             self.scale[self.repeats] = self.scale[self.originals]
 
@@ -107,11 +104,10 @@ class Scorer:
             scores = torch.mm(queries, self.gallery.T, out=self.buffer[: len(queries)])  # (B, G)
         if self.term is not None:
             scores.sub_(self.term)
-        if len(self.repeats):
-            scores[:, self.repeats] = scores[:, self.originals]
+        scores[:, self.repeats] = scores[:, self.originals]
         return scores
 
-    def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
+    def sizes(self, queries: Tensor, columns: Tensor) -> Tensor:
         """Return norms of queries (cosine) or sums of both squared norms (distances), see :class:`Cosines`."""
         if self.term is None:
             return queries.norm(dim=1, keepdim=True)
@@ -125,7 +121,11 @@ class Search(Protocol):
         seconds: time to build the index, or None if it is not known.
         megabytes: size of the index, or None if it is not known.
         max_results: maximum number of results per query.
+        complete: whether the results are all gallery images, in the order of the gallery.
     """
+
+    max_results: int
+    complete: bool
 
     @property
     def seconds(self) -> float | None: ...  # noqa: D102
@@ -133,15 +133,11 @@ class Search(Protocol):
     @property
     def megabytes(self) -> float | None: ...  # noqa: D102
 
-    @property
-    def max_results(self) -> int: ...  # noqa: D102
+    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores and gallery rows ``(B, k)`` of the results for queries ``(B, D)``.
 
-    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return scores and gallery rows ``(B, k)`` of the results for queries ``(B, D)``, on the CPU.
-
-        The scores approximate those of :class:`lreid.retrieval.scores.Scorer`, and results may be in any order. A query
-        with fewer than k results has row -1 in the remaining places. If rows are None, the scores are those of all
-        gallery images, in the order of the gallery.
+        The scores rank like those of :class:`lreid.retrieval.scores.Scorer`; those of an incomplete search approximate
+        them, in any order. A query with fewer than k results has row -1 in the remaining places.
         """
 
     def nearest(self, queries: Tensor) -> np.ndarray:
@@ -151,14 +147,15 @@ class Search(Protocol):
 class IndexScores:
     """Scores of the images that a search returns; all other images have the score :func:`score_of_missing`.
 
-    If a score differs from the exact score only by rounding, the exact score replaces it. An index of full vectors
-    therefore ranks all images that it returns exactly, even those with equal scores. An index of compressed codes ranks
-    by approximate scores.
+    A complete search ranks by its own scores. In other searches, the exact score replaces a score that differs from it
+    only by rounding, so that an index of full vectors ranks the images that it returns exactly, even those with equal
+    scores. An index of compressed codes ranks by approximate scores.
 
     Args:
         queries: ``(Q, D)`` features of the queries.
         num_gallery: number G of images in the gallery.
-        exact: exact scores of the same queries with all images, or ``None`` without gallery features.
+        exact: exact scores of the same queries with all images, or ``None`` without gallery features and for a complete
+            search.
     """
 
     def __init__(self, search: Search, queries: Tensor, num_gallery: int, exact: ExactScores | None = None) -> None:
@@ -168,26 +165,23 @@ class IndexScores:
     def __call__(self, here: slice) -> Tensor:
         """Return the scores ``(B, G)`` of a slice of the queries."""
         queries, num_gallery = self.queries[here], self.shape[1]
+        if self.search.complete:
+            return self.search(queries)[0]
         exact = None if self.exact is None else self.exact(here)  # (B, G)
-        lowest = score_of_missing(queries.dtype)
-        scores = queries.new_full((len(queries), num_gallery + 1), lowest)  # the last column is for missing results
+        # The last column is for missing results.
+        scores = queries.new_full((len(queries), num_gallery + 1), score_of_missing(queries.dtype))
         for part in blocks(len(queries), 1, max(1, RESULTS_PER_CALL // self.search.max_results)):
-            block_scores, rows = self.search(queries[part])  # (b, k)
-            block_scores = block_scores.to(queries.device)
-            rows = None if rows is None else rows.to(queries.device)
+            block_scores, rows = (each.to(queries.device) for each in self.search(queries[part]))  # (b, k)
             if exact is not None:
                 block_scores = self._corrected(block_scores, exact[part], queries[part], rows)
-            if rows is None:
-                scores[part, :num_gallery] = block_scores
-            else:
-                scores[part].scatter_(1, torch.where(rows < 0, num_gallery, rows), block_scores.to(scores.dtype))
+            scores[part].scatter_(1, torch.where(rows < 0, num_gallery, rows), block_scores.to(scores.dtype))
         return scores[:, :num_gallery]
 
-    def _corrected(self, approximate: Tensor, exact: Tensor, queries: Tensor, rows: Tensor | None) -> Tensor:
+    def _corrected(self, approximate: Tensor, exact: Tensor, queries: Tensor, rows: Tensor) -> Tensor:
         """Replace scores ``(b, k)`` that differ from the exact scores ``(b, G)`` only by rounding."""
         assert self.exact is not None
-        columns = slice(None) if rows is None else rows.clamp(min=0)
-        right = exact if rows is None else exact.gather(1, rows.clamp(min=0))  # (b, k)
+        columns = rows.clamp(min=0)
+        right = exact.gather(1, columns)  # (b, k)
         wrong = (approximate - right).abs_() > ROUNDING * self.exact.sizes(queries, columns)
         return torch.where(wrong, approximate.to(right.dtype), right) if wrong.any() else right
 
@@ -211,23 +205,6 @@ def blocks(count: int, width: int, block: int | None = None) -> Iterator[slice]:
         yield slice(start, min(start + block, count))
 
 
-def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Find the rows that repeat an earlier row, and the first equal row for each of these rows."""
-    rows = features.cpu().numpy()
-    columns = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # these columns distinguish nearly all rows
-    bits = columns.view(f"u{columns.itemsize}").astype(np.uint64)
-    keys = bits @ np.random.default_rng(0).integers(2**63, size=bits.shape[1], dtype=np.uint64)  # modulo 2^64
-    _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    first_rows: dict[int, int] = {}
-    pairs = []
-    for index in np.flatnonzero(counts[which] > 1).tolist():
-        first = first_rows.setdefault(hash(rows[index].tobytes()), index)
-        if first != index and np.array_equal(rows[first], rows[index]):
-            pairs.append((index, first))
-    repeats, originals = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return repeats, originals
-
-
 def scores_of(
     query_features: Any,
     gallery_features: Any,
@@ -240,6 +217,8 @@ def scores_of(
     """Return scores that rank the gallery for every query, with the arguments of :func:`lreid.retrieval.evaluate`."""
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
     if rerank is None:
+        if search and search.complete:
+            return IndexScores(search, queries, len(gallery))
         exact = Scorer(queries, gallery, metric)
         return IndexScores(search, exact.queries, len(gallery), exact) if search else exact
     if search:
@@ -256,5 +235,7 @@ def cosines_of(
 ) -> BlockScores:
     """Return cosine similarities in [-1, 1] to compare with a threshold, with the arguments of :func:`scores_of`."""
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
+    if search and search.complete:
+        return IndexScores(search, queries, len(gallery))
     exact = Cosines(unit_rows(queries, "query features"), unit_rows(gallery, "gallery features"))
     return IndexScores(search, exact.queries, len(gallery), exact) if search else exact

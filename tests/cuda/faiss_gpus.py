@@ -1,4 +1,4 @@
-"""Simulated GPUs for faiss: indexes that accept and return what faiss's GPU indexes do."""
+"""Simulated GPUs for faiss: indexes and distances that accept and return what those of faiss's GPUs do."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +23,6 @@ class OnGpu:
             if codes.nbits != 8 or codes.M not in CODES or table > SHARED:
                 raise RuntimeError(f"Error in copy at GpuIndexIVFPQ.cu:1: Error: 'ok' failed: no {codes.M} x {table}")
         self.index, self.ntotal = faiss.clone_index(index), index.ntotal
-        if float16 and isinstance(index, faiss.IndexFlat):
-            vectors = index.reconstruct_n(0, index.ntotal).astype(np.float16).astype(np.float32)
-            self.index.reset()
-            self.index.add(vectors)
 
     def search(self, queries: np.ndarray, k: int) -> Any:
         assert k <= MOST
@@ -35,7 +31,7 @@ class OnGpu:
 
 
 def simulate_gpus(patch: Any, count: int) -> list[int]:
-    """Let faiss see ``count`` GPUs while ``patch`` lasts; return a list that gets the number of each copy's GPU."""
+    """Let faiss see ``count`` GPUs while ``patch`` lasts; return a list of the GPUs that get a copy or compare."""
     copied: list[int] = []
 
     def copy(resources: Any, gpu: int, index: Any, options: Any) -> OnGpu:
@@ -48,10 +44,19 @@ def simulate_gpus(patch: Any, count: int) -> list[int]:
         copied.extend(gpus)
         return OnGpu(index, float16=options.useFloat16)
 
+    on_cpu = faiss.pairwise_distances
+
+    def compare(resources: Any, queries: np.ndarray, gallery: np.ndarray, *, device: int) -> np.ndarray:
+        assert queries.dtype == gallery.dtype and queries.flags.c_contiguous and gallery.flags.c_contiguous
+        assert len(gallery)
+        copied.append(device)
+        return on_cpu(queries, gallery)
+
     made: dict[str, Any] = {
         "StandardGpuResources": object,
         "GpuMultipleClonerOptions": SimpleNamespace,
         "index_cpu_to_gpu": copy,
+        "pairwise_distance_gpu": compare,
         "index_cpu_to_gpu_multiple_py": share,
     }
     patch.setattr(OnGpu, "searches", 0)

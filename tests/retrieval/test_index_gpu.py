@@ -32,22 +32,46 @@ def same(found: Any, exact: Any) -> None:
         np.testing.assert_array_equal(getattr(found, name), value, err_msg=name)
 
 
-@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 @pytest.mark.parametrize(
     ("device", "num_gallery", "gpus"),
-    [("auto", 300, [0]), ("cuda:1", 300, [1]), ("cuda", 5000, [0, 1, 0]), ("auto", 2048, [0]), ("cuda", 2049, [0, 1])],
+    [("auto", 300, [0]), ("cuda:1", 300, [1]), ("cuda", 5000, [0, 1]), ("cuda", 1, [0]), ("cpu", 300, [])],
 )
 def test_flat_index_on_gpus_gives_the_exact_metrics(
-    monkeypatch: pytest.MonkeyPatch, device: str, num_gallery: int, gpus: list[int], metric: Any
+    monkeypatch: pytest.MonkeyPatch, device: str, num_gallery: int, gpus: list[int]
 ) -> None:
-    """A GPU returns 2048 images per query, so a larger gallery is divided, also among GPUs."""
-    copied = simulate_gpus(monkeypatch, 2)
-    images = problem(num_gallery)
-    search = FaissIndex(device=device).over(images[1], metric)
-    same(evaluate(*images, metric=metric, search=search), evaluate(*images, metric=metric))
-    assert copied == gpus and OnGpu.searches == len(gpus)
-    scorer = Scorer(torch.from_numpy(images[0]), torch.from_numpy(images[1]), metric)
-    assert cost_of(search, scorer).recall == {1: 1, 10: 1, 100: 1}
+    """Several GPUs divide the gallery. Float32 adds the small whole numbers without rounding."""
+    compared = simulate_gpus(monkeypatch, 2)
+    queries, gallery, *labels = problem(num_gallery)
+    labels[0][0] = labels[1][0] = 5
+    images, how = (queries, gallery, *labels[:2]), {"metric": "euclidean", "camera_filter": False}
+    search = FaissIndex(device=device).over(gallery, "euclidean")
+    same(evaluate(*images, **how, search=search), evaluate(*images, **how))
+    assert sorted(compared) == gpus
+    scorer = Scorer(torch.from_numpy(queries), torch.from_numpy(gallery), "euclidean")
+    assert set(cost_of(search, scorer).recall.values()) == {1}
+
+
+def test_distances_that_cancel_are_computed_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = simulate_gpus(monkeypatch, 1)
+    queries, gallery, *labels = problem(100)
+    images, how = (queries + 1000, gallery + 1000, *labels), {"metric": "euclidean"}
+    same(evaluate(*images, **how, search=FaissIndex().over(images[1], "euclidean")), evaluate(*images, **how))
+    assert not compared
+
+
+def test_full_gpu_is_reported_or_replaced_by_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate_gpus(monkeypatch, 1)
+    images = problem(50)
+    expected = evaluate(*images, search=FaissIndex(device="cpu").over(images[1], "cosine"))
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Error in void faiss::gpu::f() at /project/f.cu:12: Error: 'x' failed: out of memory")
+
+    monkeypatch.setattr(faiss, "pairwise_distance_gpu", refuse)
+    same(evaluate(*images, search=FaissIndex().over(images[1], "cosine")), expected)
+    for kind in (FaissIndex(device="cuda"), FaissIndex(float16=True)):
+        with pytest.raises(InputError, match=r"^index_device .*: out of memory"):
+            evaluate(*images, search=kind.over(images[1], "cosine"))
 
 
 def test_other_indexes_are_copied_to_one_gpu_or_divided_among_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +83,6 @@ def test_other_indexes_are_copied_to_one_gpu_or_divided_among_several(monkeypatc
         ("IVF4,PQ64np;nprobe=4", "cuda:1", 600, [1]),  # with tables of 16 bits
         ("IVF4,PQ32x6np;nprobe=4", "auto", 600, []),
         ("hnsw", "auto", 600, []),
-        ("flat", "cpu", 600, []),
     ]:
         copied = simulate_gpus(monkeypatch, 2)
         same(
@@ -78,11 +101,10 @@ def test_vectors_in_16_bits_give_rounded_scores(monkeypatch: pytest.MonkeyPatch)
     units = images[1] / np.linalg.norm(images[1], axis=1, keepdims=True)
     rounded = units.astype(np.float32).astype(np.float16).astype(np.float64)
     queries = images[0] / np.linalg.norm(images[0], axis=1, keepdims=True)
-    scores, rows = half(torch.from_numpy(queries))
-    assert rows is not None
-    expected = np.take_along_axis(queries @ rounded.T, rows.numpy(), axis=1)
-    np.testing.assert_allclose(scores, expected, atol=1e-6)
-    assert np.abs(expected - np.take_along_axis(queries @ units.T, rows.numpy(), axis=1)).max() > 1e-5
+    scores, _ = half(torch.from_numpy(queries))
+    both = queries.astype(np.float32).astype(np.float16).astype(np.float64), rounded
+    np.testing.assert_allclose(scores, 1 - ((both[0][:, None] - both[1]) ** 2).sum(2) / 2, atol=1e-6)
+    assert np.abs(scores.numpy() - queries @ units.T).max() > 1e-5
     assert evaluate(*images, search=half).mAP == pytest.approx(evaluate(*images).mAP, abs=0.1)
 
 
@@ -128,4 +150,4 @@ def test_failed_copy_to_a_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", refuse)
     with pytest.raises(InputError, match="^index_device .*: out of memory"):
-        FaissIndex(device="cuda:1").over(problem(50)[1], "cosine")
+        FaissIndex("IVF4,Flat", device="cuda:1").over(problem(200)[1], "cosine")

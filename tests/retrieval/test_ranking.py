@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lreid.errors import InputError
-from lreid.retrieval import KReciprocal, evaluate, matches
+from lreid.retrieval import FaissIndex, KReciprocal, evaluate, matches
 from lreid.retrieval.arrays import directions, unit_rows
 from lreid.retrieval.matches import _count_by_comparing, count_ahead
 
@@ -110,15 +110,17 @@ def test_equals_torchreid(metric, seed):
 
 @pytest.mark.parametrize("width", [5, 61, 300, 631])
 @pytest.mark.parametrize("num_gallery", [37, 218])
-def test_equal_images_keep_the_order_of_the_gallery(width, num_gallery):
+@pytest.mark.parametrize("flat", [False, True])
+def test_equal_images_keep_the_order_of_the_gallery(width, num_gallery, flat):
     # A matrix product rounds equal columns differently at the edges of its tiles.
     rng = np.random.default_rng(width)
     gallery = np.repeat(rng.standard_normal((1, width), dtype=np.float32), num_gallery, axis=0)
     queries = rng.standard_normal((9, width), dtype=np.float32)
     gallery_ids = np.arange(num_gallery)
     query_ids = np.arange(0, 36, 4)
+    search = FaissIndex().over(gallery, "cosine") if flat else None
     for block in (None, 1, 4):
-        result = evaluate(queries, gallery, query_ids, gallery_ids, camera_filter=False, block=block)
+        result = evaluate(queries, gallery, query_ids, gallery_ids, camera_filter=False, block=block, search=search)
         np.testing.assert_allclose(result.ap, 1 / (query_ids + 1))
 
 
@@ -268,12 +270,12 @@ def exact_map(queries, gallery, query_ids, gallery_ids):
     return np.mean(precisions)
 
 
-@pytest.mark.parametrize("rerank", [False, True])
+@pytest.mark.parametrize("by", ["exact", "flat", "rerank"])
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
 @pytest.mark.parametrize(
     "case", ["plain", "offset", "large offset", "two domains", "small", "tiny", "denormal", "one axis"]
 )
-def test_float32_features_with_offset_or_tiny_values_are_ranked_exactly(case, metric, rerank):
+def test_float32_features_with_offset_or_tiny_values_are_ranked_exactly(case, metric, by):
     rng = np.random.default_rng(0)
     means = rng.standard_normal((30, 16))
     query_ids, gallery_ids = np.repeat(np.arange(30), 2), np.repeat(np.arange(30), 5)
@@ -290,9 +292,10 @@ def test_float32_features_with_offset_or_tiny_values_are_ranked_exactly(case, me
     }[case]
     queries = change(queries, query_ids).astype(np.float32)
     gallery = change(gallery, gallery_ids).astype(np.float32)
-    options = {"metric": metric, "camera_filter": False, "rerank": KReciprocal(k1=5, k2=3) if rerank else None}
-    result = evaluate(queries, gallery, query_ids, gallery_ids, **options)
-    if rerank:  # the definition of distances that are exact: those of float64
+    options = {"metric": metric, "camera_filter": False, "rerank": KReciprocal(k1=5, k2=3) if by == "rerank" else None}
+    search = FaissIndex().over(gallery, metric) if by == "flat" else None
+    result = evaluate(queries, gallery, query_ids, gallery_ids, search=search, **options)
+    if by == "rerank":  # the definition of distances that are exact: those of float64
         wide = [each.astype(float) - gallery.astype(float).mean(0) for each in (queries, gallery)]
         scale = np.abs(wide[1]).max()
         wanted = evaluate(*(each / scale for each in wide), query_ids, gallery_ids, **options).mAP
