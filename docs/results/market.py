@@ -25,8 +25,8 @@ STEPS, IMAGES = 42, 48  # per task: training steps, and images per step
 SHAPES = ((16, 3), (8, 6))  # identities x images per identity
 RATES = ("2e-3", "6e-3")
 TRIAL_SEED, SEEDS = 3, (0, 1, 2)
-# These pass about twice as many images with gradients as their batches hold (replay, two views, copies in other styles).
-PASSES = {"er_metric": 2, "co2l_reid": 2, "dkp_pp": 2}
+# Images with gradients per image of a batch, about: replay, two views, copies in other styles.
+PASSES = {"er_metric": 2, "co2l_reid": 3, "dkp_pp": 2}
 EPISODIC = ("joint", "dmml_ft", "dwpp", "dwopp")
 METHODS = (
     *("bot_ft", "lwf", "dwopp", "retrace", "lstkc_pp", "fused_ft", "dmml_ft", "dwpp", "lstkc_ft", "dkp_pp"),
