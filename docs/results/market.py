@@ -42,7 +42,14 @@ def settings(method: str, shape: tuple[int, int], rate: str, scale: int = 1) -> 
     epochs = max(1, round(steps / (people // identities)))
     batch = ["BATCH.IDENTITIES", str(identities), "BATCH.IMAGES", str(images)]
     if method in EPISODIC:
-        batch = ["EPISODE.IDENTITIES", str(identities), "EPISODE.SUPPORT", str(images - 1), "METHOD.METRIC", "euclidean"]
+        batch = [
+            "EPISODE.IDENTITIES",
+            str(identities),
+            "EPISODE.SUPPORT",
+            str(images - 1),
+            "METHOD.METRIC",
+            "euclidean",
+        ]
     warmup = "2" if shape == SHAPES[0] else "1"  # about six steps
     return [*batch, "TRAIN.EPOCHS", str(epochs), "TRAIN.WARMUP_EPOCHS", warmup, "TRAIN.LR", rate]
 
