@@ -8,20 +8,40 @@ LREID_TOKEN=$(openssl rand -hex 32) lreid serve people.gallery --host 0.0.0.0
 By default, only this machine can reach the server. If you set --host to another address, you must also set a token of
 16 characters or more in the environment variable LREID_TOKEN. Every request must then have the header "Authorization:
 Bearer TOKEN". The server does not encrypt its answers (plain HTTP), so put a proxy with TLS in front. The page /docs
-describes all requests. Ctrl-C or SIGTERM stops the server.
+describes all requests. Ctrl-C, SIGTERM or SIGHUP stops the server.
 """
 
 import argparse
+import logging
 import os
+import re
+import select
 import signal
 import socket
+import sys
 from pathlib import Path
+from typing import Any
 
 from lreid.apps.arguments import DEVICE, option, require_device, require_model, require_path
 from lreid.errors import InputError, counted, require
 
 SHORTEST = 16  # minimum length of a token
 STOPPING = 10  # seconds within which running requests must finish
+MOST_CONNECTIONS = 512  # maximum number of open connections; a quarter of the files that the process may open, if less
+UVICORN: dict[str, Any] = {"log_config": None, "log_level": "warning", "proxy_headers": False, "server_header": False}
+
+
+class LogLines(logging.StreamHandler):
+    """Write log lines to standard output; if nobody reads its pipe, leave lines out instead of waiting forever."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line if writing does not block."""
+        if select.select([], [self.stream], [], 0)[1]:
+            super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a line, and keep as many bytes of its end as a pipe takes that select() says can be written."""
+        return super().format(record).encode()[1 - select.PIPE_BUF :].decode(errors="ignore")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +71,8 @@ def run(args: argparse.Namespace) -> None:
     from lreid.serve.guard import Limits, is_local
 
     token = os.environ.get("LREID_TOKEN") or None
-    if token is not None and len(token) < SHORTEST:
-        raise InputError(f"LREID_TOKEN: has fewer than {SHORTEST} characters; create one by: openssl rand -hex 32")
+    if token is not None and not re.fullmatch(rf"[!-~][ -~]{{{SHORTEST - 2},}}[!-~]", token):  # fits in a header
+        raise InputError(f"LREID_TOKEN: use {SHORTEST} or more ASCII characters; create one by: openssl rand -hex 32")
     with _listening(args.host, args.port) as listener:
         host, port = listener.getsockname()[:2]
         if token is None and not is_local(host):
@@ -61,20 +81,23 @@ def run(args: argparse.Namespace) -> None:
                 f"token of {SHORTEST} characters or more"
             )
         from lreid.serve.app import create_app  # loads torch
+        from lreid.serve.connections import Connection
         from lreid.serve.served_gallery import ServedGallery
 
         gallery = ServedGallery(args.gallery, args.checkpoint, args.device)
         app = create_app(gallery, token=token, limits=Limits(int(args.max_mb * 1e6), args.rate))
-        config = uvicorn.Config(
-            app, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=STOPPING
-        )
-        for stop in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises the signal again after it has stopped
-            signal.signal(stop, lambda *_: None)
+        most = min(MOST_CONNECTIONS, os.sysconf("SC_OPEN_MAX") // 4)
+        logging.basicConfig(format="%(message)s", level=logging.INFO, handlers=[LogLines(sys.stdout)], force=True)
+        config = uvicorn.Config(app, http=Connection, backlog=most, timeout_graceful_shutdown=STOPPING, **UVICORN)
+        server = uvicorn.Server(config)
+        for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(stop) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+                signal.signal(stop, server.handle_exit)
         images = counted(gallery.info()["images"], "image")
         address = f"[{host}]" if ":" in host else host
         print(f"{args.gallery}: {images}, served at http://{address}:{port}/ (Ctrl-C stops)", flush=True)
-        uvicorn.Server(config).run(sockets=[listener])
-    print("stopped")
+        server.run(sockets=[listener])
+    logging.getLogger("lreid").info("stopped")
 
 
 def _listening(host: str, port: int) -> socket.socket:

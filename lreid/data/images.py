@@ -37,6 +37,7 @@ if HEIF:
 DECODED_AHEAD = 512  # maximum number of decoded images that wait to be copied into the cache
 SAMPLE = 200  # approximate number of images whose size is read
 UPRIGHT = 1.5  # minimum height over width of an upright image, as images of people are
+LONGEST_SIDE = 65_535  # maximum pixels per side, as in JPEG; a narrow image may need gigabytes to be resized
 TURNED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 MOMENT = 2.0  # seconds before a progress bar appears
 
@@ -58,7 +59,7 @@ def images_done(total: int | None, what: str) -> ProgressBar:
     return ProgressBar(total=total, desc=what, unit="image", delay=MOMENT, leave=False, disable=silent)
 
 
-def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:
+def read_image(path: str | Path, *, height: int | None = None, width: int | None = None, within: int = 0) -> np.ndarray:
     """Decode an image file, or generate a synthetic image, and resize it.
 
     PIL decodes the file, because OpenCV does not report a truncated file but fills its missing part with grey. Images
@@ -68,12 +69,13 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
     Args:
         path: an image file, or the address of an image without a file (see :mod:`lreid.data.datasets`).
         height, width: new size in pixels; None for both keeps the original size.
+        within: see :func:`decode`.
 
     Returns:
         (H, W, 3) uint8, RGB.
 
     Raises:
-        InputError: the file is missing, empty or damaged, or has 32-bit grey values.
+        InputError: the file is missing, empty or damaged, is too large, or has 32-bit grey values.
         ValueError: only one of height and width is given.
     """
     if (height is None) != (width is None):
@@ -83,7 +85,7 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
         image = scheme.read(str(path))
     else:
         _require_file(path)
-        image = decode(path)
+        image = decode(path, within=within)
     return image if height is None or width is None else fit_image(image, height=height, width=width)
 
 
@@ -307,18 +309,25 @@ def _require_file(path: str | Path) -> None:
         raise InputError(f"{path}: image file is empty (0 bytes); replace it")
 
 
-def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
+def decode(path: str | Path, content: BytesIO | None = None, *, within: int = 0) -> np.ndarray:
     """Decode an image file to (H, W, 3) uint8 RGB.
 
     Args:
         path: the image file.
         content: content of the file. With ``content``, lreid does not read ``path`` and uses it only in messages.
+        within: maximum pixels per side, or 0 for no maximum. In a larger image, lreid skips pixels, so that a thumbnail
+            does not need several copies of all pixels.
 
     Raises:
-        InputError: the image is damaged, or has 32-bit grey values.
+        InputError: the image is damaged, has 32-bit grey values, or is larger than PIL's limit (178,956,970 pixels) or
+            than ``LONGEST_SIDE``.
     """
     damage = naming_damage(path, "image cannot be decoded", "replace it")
     with damage, Image.open(content or path, formats=FORMATS) as image:
+        if max(image.size) > LONGEST_SIDE:
+            raise ValueError(f"{image.width} x {image.height} pixels, more than {LONGEST_SIDE:,} per side")
+        if within:
+            image.thumbnail((within, within), Image.Resampling.NEAREST)  # PIL can average only some kinds of pixels
         image.load()
         with contextlib.suppress(Exception):  # with a damaged EXIF block the image is not rotated
             ImageOps.exif_transpose(image, in_place=True)

@@ -1,6 +1,7 @@
 """The routes of the server: search, add, remove, undo, information, metrics and the page."""
 
 import math
+from collections import Counter
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from lreid.errors import InputError, NotConfirmed, OutOfMemory
 from lreid.serve.guard import Guard, Limits
-from lreid.serve.served_gallery import Absent, Conflict, ServedGallery, Unavailable
+from lreid.serve.served_gallery import MOST_LETTERS, Absent, Conflict, ServedGallery, Unavailable
 from lreid.utils.extras import installed_version
 
 STATIC = Path(__file__).with_name("static")
@@ -28,6 +29,14 @@ async def _content(request: Request) -> bytes:
     if content := await request.body():
         return content
     raise HTTPException(422, "the body is empty; send the content of an image file")
+
+
+async def _require_known(request: Request) -> None:
+    """Refuse query parameters that a route would ignore: unknown ones, such as ``topk``, and repeated ones."""
+    names = [each.alias for each in request.scope["route"].dependant.query_params]
+    for name, count in Counter(name for name, _ in request.query_params.multi_items()).items():
+        if name not in names or count > 1:
+            raise HTTPException(422, f"{name[:MOST_LETTERS]}: unknown or repeated; the parameters are {names}")
 
 
 Content = Annotated[bytes, Depends(_content)]
@@ -84,7 +93,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
 def _routes(gallery: ServedGallery) -> APIRouter:
     """Create the routes that search and change a gallery."""
-    router = APIRouter()
+    router = APIRouter(dependencies=[Depends(_require_known)])
 
     @router.post("/search", openapi_extra=BODY)
     def search(content: Content, top: Annotated[int, Query(ge=1, le=100)] = 10, camera: Name = None) -> dict[str, Any]:

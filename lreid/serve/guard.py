@@ -18,6 +18,7 @@ MOST_CLIENTS = 1024  # maximum number of clients whose rates are tracked
 SECONDS = 30  # seconds within which the next part of a body must arrive
 HEADERS = {
     "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'self'; img-src blob: data:; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -45,7 +46,7 @@ class Guard:
 
     Without a token, only this machine may use the server. Without a token, the host name in a request must also be a
     name of this machine, so that web pages of other sites cannot reach the server by DNS rebinding. Requests from web
-    pages of another origin are always refused.
+    pages of another origin are always refused; such a page may only link to the pages without gallery data.
 
     Args:
         app: application that handles the requests that are allowed.
@@ -67,7 +68,9 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 500
+        began, status, method = time.perf_counter(), 500, scope["method"]
+        if method == "HEAD":  # uvicorn leaves out the body of the answer
+            scope = {**scope, "method": "GET"}
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -85,14 +88,16 @@ class Guard:
         finally:
             self._waiting -= 1
             path = getattr(scope.get("route"), "path", "other")
-            method = scope["method"] if scope["method"] in ("GET", "POST", "DELETE", "HEAD") else "other"
-            self._requests.labels(method, path, status).inc()
+            counted = method if method in ("GET", "POST", "DELETE", "HEAD") else "other"
+            self._requests.labels(counted, path, status).inc()
             self._seconds.labels(path).observe(time.perf_counter() - began)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if (self.token is None and not is_local(_name(host))) or (origin and origin.partition("://")[2] != host):
+        host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", "none")
+        foreign = site not in ("none", "same-origin") and scope["path"] not in OPEN_PATHS
+        foreign |= bool(origin) and str(origin).partition("://")[2] != host
+        if foreign or (self.token is None and not is_local(_name(host))):
             return _refused(
                 403, "the request comes from a different site, or has another host name; open the server's own page"
             )
@@ -131,6 +136,8 @@ class Guard:
                 message = await asyncio.wait_for(receive(), SECONDS)
             except asyncio.TimeoutError:
                 raise HTTPException(408, f"no part of the body arrived for {SECONDS} seconds; send it again") from None
+            if message["type"] == "http.disconnect":
+                raise HTTPException(499, "the client closed the connection before the body was complete")
             size, ended = size + len(message.get("body", b"")), not message.get("more_body")
             if size > self.limits.body:
                 most = f"{self.limits.body:,} bytes"

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,10 +24,10 @@ from lreid.gallery.gallery_file import stamp
 from lreid.gallery.images import name_of
 from lreid.gallery.store import numbers_of
 from lreid.models.fingerprint import fingerprint
-from lreid.report.rendering import thumbnail
+from lreid.report.rendering import THUMBNAIL_HEIGHT, thumbnail
 from lreid.utils.files import write_atomically
 from lreid.utils.identities import UNKNOWN, require_written
-from lreid.utils.reading import escaped
+from lreid.utils.reading import escaped, read_bytes
 
 MOST_PIXELS = 50_000_000  # maximum pixels of an uploaded image: 150 MB decoded
 MOST_LETTERS = 200  # maximum length of a name
@@ -90,7 +91,9 @@ class ServedGallery:
         self._gallery = Gallery.load(self.path)
         self._model = self._gallery.load_network(checkpoint, device)
         self._fingerprint = fingerprint(self._model)
-        self._reading, self._extracting, self._changing = threading.Lock(), threading.Lock(), threading.Lock()
+        self._reading, self._changing = threading.Lock(), threading.Lock()
+        # A large image needs hundreds of megabytes, which the C library would keep for every thread that decodes one.
+        self._decoder = ThreadPoolExecutor(1)
         self._undo: OrderedDict[str, Change] = OrderedDict()
 
     def current(self) -> Gallery:
@@ -154,6 +157,8 @@ class ServedGallery:
 
         Raises:
             Absent: the gallery has no such image or identity.
+            Unavailable: an uploaded file cannot be read; the gallery is unchanged.
+            NotConfirmed: the images are removed, but a file cannot be deleted.
         """
         with self._changed() as gallery:
             labels = gallery.labels()
@@ -166,7 +171,8 @@ class ServedGallery:
             features, files = np.empty(0), {}
             if restorable := gallery.about.kind != "ivfpq":
                 features = gallery.features(doomed.keys)
-                files = {each: Path(each).read_bytes() for each in doomed.paths if self._uploaded(each)}
+                with _available():
+                    files = {each: read_bytes(each) for each in doomed.paths if self._uploaded(each)}
             self._take(
                 gallery, change := Change(False, (doomed.paths, doomed.ids, doomed.cams, doomed.times), features, files)
             )
@@ -204,7 +210,7 @@ class ServedGallery:
         if not self.current().holds([path])[0]:
             raise Absent("the gallery has no such image")
         try:
-            return thumbnail(read_image(path))
+            return self._decoder.submit(lambda: thumbnail(read_image(path, within=8 * THUMBNAIL_HEIGHT))).result()
         except InputError:
             raise Absent("the file of this image is missing or damaged") from None
 
@@ -213,12 +219,14 @@ class ServedGallery:
         _suffix(content)
         extraction, number = gallery.extraction, str(UNKNOWN) if camera is None else camera
         cameras = numbers_of(np.array([number], dtype=object), gallery.about.names.get("camera", {}))
-        with self._extracting:
-            try:  # in memory, because a process that is killed would leave a temporary file
-                pixels = decode("the image", io.BytesIO(content))
-            except InputError as error:  # the advice in the message is meant for commands, so it is replaced
-                raise type(error)(f"{str(error).partition('; ')[0]}; send another file") from None
-            features = self._model.extract(pixels, flip=extraction.flip)
+
+        def extract() -> np.ndarray:  # in memory, because a process that is killed would leave a temporary file
+            return self._model.extract(decode("the image", io.BytesIO(content)), flip=extraction.flip)
+
+        try:
+            features = self._decoder.submit(extract).result()
+        except InputError as error:  # the advice in the message is meant for commands, so it is replaced
+            raise type(error)(f"{str(error).partition('; ')[0]}; send another file") from None
         return extraction.norm(features, cameras) if extraction.norm else features
 
     def _read(self) -> Gallery:
@@ -249,7 +257,7 @@ class ServedGallery:
                     write_atomically(path, lambda file, content=content: file.write(content), private=True)  # type: ignore[misc]
                 gallery.save()
         except Unavailable:
-            _delete(change.files)
+            _delete(filter(self._uploaded, change.files))
             raise
 
     def _take(self, gallery: Gallery, change: Change) -> None:
@@ -286,8 +294,16 @@ def _available() -> Iterator[None]:
 
 
 def _delete(paths: Iterable[str]) -> None:
+    """Delete image files that the gallery does not contain.
+
+    Raises:
+        NotConfirmed: a file cannot be deleted.
+    """
     for path in paths:
-        Path(path).unlink(missing_ok=True)
+        try:
+            Path(path).unlink(missing_ok=True)
+        except OSError as error:
+            raise NotConfirmed(f"done, but {path} cannot be deleted ({error.strerror}); delete it") from None
 
 
 def _suffix(content: bytes) -> str:

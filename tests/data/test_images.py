@@ -70,6 +70,32 @@ def test_other_colour_modes_become_rgb(tmp_path, mode):
     assert read_image(tmp_path / "x.tiff").shape == (9, 5, 3)
 
 
+def test_sides_longer_than_those_of_a_jpeg_are_refused_before_decoding(tmp_path):
+    for size in ((1, 65_536), (65_536, 1)):
+        Image.new("1", size).save(tmp_path / "narrow.png")
+        with pytest.raises(InputError, match=r"narrow\.png"):
+            read_image(tmp_path / "narrow.png", height=256, width=128)
+    Image.new("1", (1, 65_535)).save(tmp_path / "narrow.png")
+    assert read_image(tmp_path / "narrow.png").shape == (65_535, 1, 3)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "I;16", "RGB"])
+def test_only_larger_images_are_reduced_within_a_size(tmp_path, mode):
+    image = Image.fromarray(noise(0, 300, 400))
+    (image.convert("L") if mode == "I;16" else image).convert(mode).save(tmp_path / "x.tiff")
+    whole = read_image(tmp_path / "x.tiff")
+    np.testing.assert_array_equal(read_image(tmp_path / "x.tiff", within=400), whole)
+    np.testing.assert_array_equal(read_image(tmp_path / "x.tiff", within=100), whole[2::4, 2::4])
+
+
+def test_image_turned_by_exif_is_reduced_within_a_size(tmp_path):
+    turned = Image.Exif()
+    turned[ExifTags.Base.Orientation] = 6
+    Image.new("RGB", (400, 300), "red").save(tmp_path / "x.jpg", exif=turned)
+    reduced = read_image(tmp_path / "x.jpg", within=100)
+    assert reduced.shape == (100, 75, 3) and (reduced[..., 0] > 250).all()
+
+
 DEEP = np.array([[0, 255, 256], [12_345, 40_000, 65_535]])  # grey values of 16 bits
 SCALED = np.stack([np.array([[0, 0, 1], [48, 156, 255]])] * 3, -1)
 

@@ -1,8 +1,14 @@
 """The routes of the server: answers, changes of the gallery, and refused requests."""
 
+import asyncio
 import io
+import os
 import threading
+import time
 import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +25,7 @@ from lreid.utils.files import write_atomically
 pytest.importorskip("fastapi", reason="needs lreid[serve]")
 from starlette.testclient import TestClient
 
+from lreid.serve import served_gallery
 from lreid.serve.app import create_app
 from lreid.serve.guard import Limits
 from lreid.serve.served_gallery import UNDOABLE, ServedGallery
@@ -107,6 +114,132 @@ def test_uploads_are_not_written_to_temporary_files(client: TestClient, monkeypa
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     assert client.post("/search", content=png(0)).status_code == 200
     assert client.post("/images?camera=9", content=png(0)).status_code == 200
+
+
+def test_images_are_decoded_one_at_a_time(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    content, running, most = png(0), threading.Semaphore(0), []
+    path = client.post("/images", content=content).json()["path"]
+
+    def watched(read: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        running.release()
+        time.sleep(0.02)  # long enough for other threads to begin
+        image = read(*arguments, **options)
+        most.append(running._value)
+        running.acquire()
+        return image
+
+    for name in ("decode", "read_image"):
+        monkeypatch.setattr(served_gallery, name, partial(watched, getattr(served_gallery, name)))
+    calls = [("GET", "/images", {"path": path}), ("POST", "/search", {})] * 4
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda call: client.request(*call[:2], params=call[2], content=content), calls))
+    assert {each.status_code for each in answers} == {200} and most == [1] * 8
+
+
+def test_thumbnail_of_a_large_image_is_made_of_a_small_copy(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = io.BytesIO()
+    Image.new("RGB", (3000, 1500)).save(large, "PNG")
+    path = client.post("/images", content=large.getvalue()).json()["path"]
+    shapes: list[tuple[int, ...]] = []
+    monkeypatch.setattr(served_gallery, "thumbnail", lambda image: shapes.append(image.shape) or b"")
+    assert client.get("/images", params={"path": path}).status_code == 200
+    assert shapes[0][1] <= 1500 and shapes[0][1] == 2 * shapes[0][0]
+
+
+def make_pipe(file: Path) -> None:
+    """Make a pipe with a waiting writer, so that reading it ends instead of hanging."""
+    os.mkfifo(file)
+    threading.Thread(target=file.write_bytes, args=(b"",), daemon=True).start()
+
+
+@pytest.mark.parametrize("make", [os.mkdir, make_pipe])
+def test_photograph_that_cannot_be_read_stops_only_its_own_removal(
+    client: TestClient, gallery: Path, make: Callable[[Path], None]
+) -> None:
+    file = Path(client.post("/images?identity=anna", content=png(0)).json()["path"])
+    other = client.post("/images?identity=ben", content=png(1)).json()
+    before = rows(gallery)
+    file.unlink()
+    make(file)
+    assert client.get("/images", params={"path": str(file)}).status_code == 404
+    answer = client.delete("/images?identity=anna")
+    assert answer.status_code == 503 and str(file) in answer.json()["detail"] and rows(gallery) == before
+    assert client.post(f"/undo/{other['undo']}").status_code == 200
+    os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK))  # the writer ends
+
+
+def test_photograph_that_cannot_be_deleted_is_named(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = client.post("/images?identity=anna", content=png(0)).json()["path"]
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    answer = client.delete("/images?identity=anna")
+    assert answer.status_code == 500 and path in answer.json()["detail"]
+    assert client.delete("/images?identity=anna").status_code == 404
+
+
+def test_file_in_place_of_the_folder_of_images_is_reported(client: TestClient, gallery: Path) -> None:
+    before = gallery.read_bytes()
+    folder = gallery.with_name("people.gallery.images")
+    folder.write_bytes(b"mine")
+    answer = client.post("/images", content=png(0))
+    assert answer.status_code == 503 and folder.name in answer.json()["detail"]
+    assert gallery.read_bytes() == before and folder.read_bytes() == b"mine"
+
+
+def test_client_that_closes_during_an_upload_is_no_error(client: TestClient) -> None:
+    messages = iter([{"type": "http.request", "body": b"part", "more_body": True}, {"type": "http.disconnect"}])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/search",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+    }
+    asyncio.run(client.app(scope, receive, send))
+    assert sent[0]["status"] == 499
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "name"),
+    [
+        ("POST", "/search?topk=5", "topk"),
+        ("POST", "/search?top=5&top=6", "top"),
+        ("POST", "/images?name=anna", "name"),
+        ("POST", "/images?content=1", "content"),
+        ("DELETE", "/images?identity=anna&camera=1", "camera"),
+        ("GET", "/info?images=1", "images"),
+    ],
+)
+def test_unknown_and_repeated_parameters_are_refused(
+    client: TestClient, gallery: Path, method: str, address: str, name: str
+) -> None:
+    client.post("/images?identity=anna", content=png(0))
+    before = gallery.read_bytes()
+    answer = client.request(method, address, content=png(1))
+    assert answer.status_code == 422 and answer.json()["detail"].startswith(f"{name}:")
+    assert gallery.read_bytes() == before
+
+
+def test_head_answers_as_get_without_a_body(client: TestClient) -> None:
+    path = client.post("/images", content=png(0)).json()["path"]
+    found = ["/", "/page.js", "/docs", "/openapi.json", "/health", "/metrics", "/info", f"/images?path={path}"]
+    for address in [*found, "/search", "/images?path=nobody"]:
+        get, head = client.get(address), client.head(address)
+        assert head.status_code == get.status_code and (head.status_code == 200) == (address in found)
+        assert head.headers["content-type"] == get.headers["content-type"] and not head.content
 
 
 def test_only_the_last_changes_can_be_undone(client: TestClient, gallery: Path) -> None:
@@ -294,6 +427,19 @@ def test_requests_of_other_sites_are_refused(gallery: Path, client: TestClient) 
     assert client.post("/search", content=content, headers={"Origin": LOCAL}).status_code == 200
     for base in ("http://localhost:8000", "http://[::1]:8000"):
         assert client_of(gallery, base=base).get("/info").status_code == 200
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_other_sites_cannot_learn_who_is_enrolled(gallery: Path, token: str | None) -> None:
+    client = client_of(gallery, token=token)
+    enrolled = min(rows(gallery))
+    for path in (enrolled, "/nobody"):
+        for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+            headers = {"Sec-Fetch-Site": site, "Authorization": f"Bearer {token}"}
+            answer = client.get("/images", params={"path": path}, headers=headers)
+            assert answer.status_code == (404 if status == 200 and path != enrolled else status)
+            assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert client.get("/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200  # a link to the page
 
 
 def test_rate_limit_refuses_a_client(gallery: Path) -> None:

@@ -1,6 +1,10 @@
 """``lreid serve`` as a process: many clients, tokens, signals, and invalid options."""
 
+import fcntl
+import io
 import json
+import re
+import resource
 import signal
 import socket
 import subprocess
@@ -8,11 +12,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from packaging_files import dockerfile_steps
+from PIL import Image
 
 from lreid.apps.cli import run_command
 from lreid.gallery import Gallery
@@ -20,6 +25,7 @@ from lreid.gallery import Gallery
 pytest.importorskip("fastapi", reason="needs lreid[serve]")
 httpx = pytest.importorskip("httpx2")
 pytestmark = pytest.mark.slow
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc, and pipes of a chosen size")
 
 Serve = Callable[..., tuple[subprocess.Popen, str]]
 
@@ -69,16 +75,17 @@ def test_server_with_token_survives_garbage_and_stops_after_its_answers(
 ) -> None:
     """The container serves like this, and its health check succeeds only while the server runs."""
     assert "LREID_TOKEN" in refusal(gallery, "--host", "0.0.0.0", "--port", "0")
-    with monkeypatch.context() as patch:
-        patch.setenv("LREID_TOKEN", "short")
-        assert "LREID_TOKEN" in refusal(gallery)
+    for unusable in ("short", "long-enough-but-ä", "a-token-of-a-file\n", " a-token-of-the-test"):
+        with monkeypatch.context() as patch:
+            patch.setenv("LREID_TOKEN", unusable)
+            assert "LREID_TOKEN" in refusal(gallery, "--host", "203.0.113.1")  # no address of this machine
     token = "a-token-of-the-test"
     process, address = serve(gallery, "--host", "0.0.0.0", LREID_TOKEN=token)
     address = address.replace("0.0.0.0", "127.0.0.1")
     assert httpx.get(f"{address}info").status_code == 401
     entry = {"Authorization": f"Bearer {token}"}
     assert httpx.get(f"{address}info", headers=entry).status_code == 200
-    port = int(address.rpartition(":")[2].rstrip("/"))
+    port = port_of(address)
     for garbage in (
         b"\x16\x03\x01\x02",
         b"GET / HTTP/9.9\r\n\r\n",
@@ -109,6 +116,61 @@ def test_server_with_token_survives_garbage_and_stops_after_its_answers(
     assert all("Invalid HTTP request" in line for line in errors.splitlines())
     assert len(Gallery.load(gallery)) == count + done
     assert subprocess.run(check, capture_output=True).returncode != 0
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2].rstrip("/"))
+
+
+@on_linux
+def test_idle_connections_and_large_images_take_little(gallery: Path, serve: Serve) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        process, address = serve(gallery)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with ExitStack() as idle:
+        for number in range(400):
+            client = idle.enter_context(socket.create_connection(("127.0.0.1", port_of(address))))
+            with suppress(ConnectionError):  # the server has closed it
+                client.sendall(b"GET /health HTTP/1.1\r\n" * (number % 2))
+        assert httpx.get(f"{address}health", timeout=60).status_code == 200
+
+    def peak() -> int:
+        """Peak memory of the server in MB."""
+        return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[1]) >> 10
+
+    large = io.BytesIO()
+    Image.new("RGB", (6000, 6000)).save(large, "PNG")
+    path = httpx.post(f"{address}images", content=large.getvalue(), timeout=300).json()["path"]
+    before = peak()
+    with ThreadPoolExecutor(4) as pool:
+        gets = [pool.submit(httpx.get, f"{address}images", params={"path": path}, timeout=300) for _ in range(4)]
+        assert [each.result().status_code for each in gets] == [200] * 4
+    assert peak() - before < 300
+    process.send_signal(signal.SIGHUP)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "stopped\n", "")
+
+
+@on_linux
+def test_output_that_nobody_reads_does_not_block(gallery: Path, serve: Serve) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process, address = serve(gallery)  # as under nohup
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    for stream in (process.stdout, process.stderr):
+        fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, 4096)
+    for _ in range(300):
+        with socket.create_connection(("127.0.0.1", port_of(address)), timeout=60) as client:
+            client.sendall(b"\x16\x03\x01\x02\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 400")
+    process.send_signal(signal.SIGHUP)
+    assert httpx.get(f"{address}health", timeout=60).status_code == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
 
 
 def test_invalid_options_are_refused_in_one_line(gallery: Path, tmp_path: Path, refusal: Callable[..., str]) -> None:
