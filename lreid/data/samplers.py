@@ -19,8 +19,8 @@ class Sampler(data.Sampler[list[int]]):
 
     The batches of an epoch depend only on ``(seed, epoch)``, so no earlier epoch needs to be drawn first. Exemplars are
     appended to batches of task images, so a larger memory changes neither the number of batches per epoch nor how often
-    a task image occurs. The official code of iCaRL, Co2L and CCLIS instead shuffles exemplars and task images together,
-    which gives smaller batches and more batches per epoch.
+    a task image occurs. Only a stream (:class:`StreamSampler`) counts exemplars as part of a batch, as the official
+    code of iCaRL, Co2L and CCLIS does.
 
     Args:
         labels: class label of every image.
@@ -70,7 +70,7 @@ class Sampler(data.Sampler[list[int]]):
         return self.batches_per_epoch
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """Return the batches of one epoch as image indices; exemplars come last in each batch."""
+        """Return the batches of one epoch as image indices; exemplars that are appended come last in each batch."""
         rng = np.random.default_rng([*self.seed, epoch])
         batches = self.own_batches(rng)
         while len(batches) < self.batches_per_epoch:
@@ -318,27 +318,44 @@ class StreamSampler(Sampler):
     Scoring (Wu et al., 2021), the number of consecutive images of one class "until a class change happens". Two runs in
     succession therefore have different identities, unless one identity has more than half of all runs.
 
+    Exemplars count as part of a segment. By default, the stream is the union of the task's images and the exemplars, in
+    which every image occurs once per pass (Co²L, ICCV 2021, Section 4). With ``exemplar_share``, this share of every
+    segment is drawn from the memory (CCLIS, AAAI 2024, Appendix B: "in equal proportions"). A memory with fewer images
+    than this share then repeats some of them within a segment.
+
     Args:
-        segment: maximum number of task images in a segment, the images of one step. The sizes of all segments in a pass
+        segment: maximum number of images in a segment, the images of one step. The sizes of all segments in a pass
             differ by at most one image.
         correlation: maximum number of consecutive images of one identity.
-        options: further arguments of :class:`Sampler`.
+        exemplars, exemplar_share, options: see :class:`Sampler`.
     """
 
-    def __init__(self, labels: Sequence[int] | np.ndarray, *, segment: int, correlation: int, **options: Any) -> None:
-        super().__init__(labels, **options)
-        self.segment, self.correlation = segment, correlation
-        self.batches_per_pass = -(-len(labels) // segment)
+    def __init__(
+        self,
+        labels: Sequence[int] | np.ndarray,
+        *,
+        segment: int,
+        correlation: int,
+        exemplars: Sequence[int] | np.ndarray = (),
+        exemplar_share: float = 0.0,
+        **options: Any,
+    ) -> None:
+        if exemplar_share == 0:
+            labels, exemplars = [*labels, *exemplars], ()
+        super().__init__(labels, exemplars=exemplars, exemplar_share=exemplar_share, **options)
+        self.correlation = correlation
+        own = segment - round(exemplar_share * segment) if self.stored else segment
+        self.batches_per_pass = -(-len(labels) // max(own, 1))
         self.batches_per_epoch = self.steps or self.batches_per_pass
 
     @property
     def images_per_batch(self) -> int:
-        """Maximum number of images in a segment."""
-        return self.segment
+        """Maximum number of images of the stream in a segment."""
+        return -(-sum(map(len, self.images)) // self.batches_per_pass)
 
     @property
     def fewest_images(self) -> int:
-        """Number of images in the shortest segment."""
+        """Number of images of the stream in the shortest segment."""
         return sum(map(len, self.images)) // self.batches_per_pass
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
@@ -349,6 +366,9 @@ class StreamSampler(Sampler):
             counts = [-(-len(rows) // self.correlation) for rows in self.images]
             order = _without_equal_neighbours(order, np.repeat(np.arange(len(counts)), counts))
         return np.array_split(np.concatenate([runs[number] for number in order]), self.batches_per_pass)
+
+    def _dealt(self, deck: np.ndarray, own: int) -> np.ndarray:
+        return np.resize(deck, (self.batches_per_epoch, max(round(self.ratio * own), 1)))
 
 
 def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:

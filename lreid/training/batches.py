@@ -126,8 +126,9 @@ class Batching:
         return self.augment.on_device(to_device(prepared, self.device), changes)
 
     def epoch_steps(self, method: Method, task: Task) -> int:
-        """Number of batches per epoch of a task."""
-        return self.sampler(method, task, task.records).batches_per_epoch
+        """Number of batches per epoch of a task, with the exemplars that the memory contains now."""
+        stored = method.memory.labels if method.exemplar_share is not None else ()
+        return self.sampler(method, task, task.records, stored).batches_per_epoch
 
     def batches(self, method: Method, task: Task, *, first: int = 0) -> TaskBatches:
         """Create the batches of a task from batch number ``first`` on, including exemplars if the method adds them.

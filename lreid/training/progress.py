@@ -70,11 +70,11 @@ class Progress(Observer):
     """Show a progress bar with the time left and the last loss terms; outside a terminal, log lines instead.
 
     Args:
-        task_steps: number of training steps of each task.
+        task_steps: number of training steps of each task; the trainer updates it.
         shown: whether this process shows its progress.
     """
 
-    def __init__(self, results: Results, task_steps: Sequence[int], *, shown: bool) -> None:
+    def __init__(self, results: Results, task_steps: list[int], *, shown: bool) -> None:
         self.results, self.task_steps, self.shown = results, task_steps, shown
         self.bar = tqdm(disable=True)
         self.line_at = time.monotonic()

@@ -105,6 +105,8 @@ class Trainer:
     def resume(self, checkpoint: dict[str, Any]) -> None:
         """Continue from a checkpoint's position; the caller restores model, method and results before this call."""
         self.at, self.saved = Position(**checkpoint["position"]), checkpoint
+        for task in self.benchmark.tasks[self.at.task : self.at.task + 1]:
+            self._count_steps(task)
         remaining = slice(self.at.task, self.at.task + 1)  # empty if the run was finished
         tasks = zip(self.epochs[remaining], self.epoch_steps[remaining], strict=True)
         if any(self.at.epoch > epochs or self.at.step >= steps for epochs, steps in tasks):
@@ -149,7 +151,7 @@ class Trainer:
 
     def _train(self, task: Task) -> None:
         """Train a task from the current position to its end."""
-        epochs, steps, saved = self.epochs[task.index], self.epoch_steps[task.index], self.saved
+        epochs, steps, saved = self.epochs[task.index], self._count_steps(task), self.saved
         self.saved = {}
         if self.at.epoch == epochs:  # the run stopped between training and evaluation
             self._restore_observers(task, saved)
@@ -179,6 +181,13 @@ class Trainer:
             for observer in self.observers.values():
                 observer.after_task(task)
             self._save(updates)
+
+    def _count_steps(self, task: Task) -> int:
+        """Count the steps per epoch of a task again: in a stream, exemplars are part of an epoch."""
+        steps = self.epoch_steps[task.index] = self.batching.epoch_steps(self.method, task)
+        self.progress.task_steps[task.index] = steps * self.epochs[task.index]
+        self.progress.bar.total = sum(self.progress.task_steps)
+        return steps
 
     def step(self, loader: Iterator[Batch], updates: Updates, count: int = 1) -> None:
         """Make ``STREAM.ITERATIONS`` updates (default 1), each by the mean gradient of the next ``count`` batches."""

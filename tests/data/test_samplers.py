@@ -84,7 +84,7 @@ SAMPLERS = {
 
 
 @given(
-    kind=st.sampled_from(sorted(SAMPLERS)),
+    kind=st.sampled_from(["episodes", "identities"]),
     own=st.lists(st.integers(1, 6), min_size=2, max_size=9),
     old=st.lists(st.integers(1, 6), min_size=1, max_size=9),
     share=st.one_of(st.just(0.0), st.floats(0.01, 0.9)),
@@ -101,7 +101,7 @@ def test_exemplars_are_added_to_the_batch(kind: str, own: list[int], old: list[i
     drawn = batches.epoch(epoch)
     assert len(drawn) == batches.batches_per_epoch == plain.batches_per_epoch
     ratio = share / (1 - share) if share else sum(old) / sum(own)
-    unit, most = {"identities": (6, sum(old)), "episodes": (2, len(old)), "stream": (7, sum(old))}[kind]
+    unit, most = {"identities": (6, sum(old)), "episodes": (2, len(old))}[kind]
     wanted = min(max(round(ratio * unit), 1), most) * (3 if kind == "episodes" else 1)
     for alone, batch in zip(plain.epoch(epoch), drawn, strict=True):
         assert np.array_equal(batch[: len(alone)], alone)
@@ -116,12 +116,10 @@ def test_exemplars_are_added_to_the_batch(kind: str, own: list[int], old: list[i
     assert all(np.array_equal(one, other) for one, other in zip(drawn, again, strict=True))
 
 
-@pytest.mark.parametrize("kind", ["identities", "stream"])
-def test_exemplars_are_drawn_as_often_as_images_by_default(kind: str) -> None:
+def test_exemplars_are_drawn_as_often_as_images_by_default() -> None:
     """Whatever the number of images of an identity: 60 new images, 20 exemplars of 5 identities."""
     labels, exemplars = np.arange(10).repeat(6), np.arange(5).repeat([1, 2, 3, 6, 8])
-    options = {"segment": 6} if kind == "stream" else {}
-    batches = SAMPLERS[kind](labels, seed=(0,), exemplars=exemplars, **options)
+    batches = SAMPLERS["identities"](labels, seed=(0,), exemplars=exemplars)
     drawn = np.concatenate([batch for epoch in range(600) for batch in batches.epoch(epoch)])
     new, stored = np.split(np.bincount(drawn, minlength=80), [60])
     assert stored.mean() == new.mean()  # two behind every six
@@ -142,6 +140,23 @@ def test_exemplars_repeat_only_after_all_were_drawn() -> None:
         used = stored // 2 if kind == "episodes" else stored
         counts = np.bincount(used, minlength=12 if kind == "episodes" else 24)
         assert counts.max() - counts.min() <= (3 if kind == "episodes" else 1), kind
+
+
+@pytest.mark.parametrize(("own", "stored", "share"), [(100, 30, 0.0), (100, 30, 0.5), (101, 9, 0.5), (64, 5, 0.3)])
+def test_exemplars_are_part_of_a_segment(own: int, stored: int, share: float) -> None:
+    """Without a share, the stream is the union; with one, every segment has this share, whatever the memory holds."""
+    labels, exemplars = np.arange(own) % 4, 4 + np.arange(stored) % 3
+    make = partial(StreamSampler, labels, segment=20, correlation=1, seed=(0, 1), exemplar_share=share)
+    assert len(make().epoch(0)) == -(-own // 20)  # a first task, without exemplars
+    sampler = make(exemplars=exemplars)
+    drawn = sampler.epoch(2)
+    counts = np.bincount(np.concatenate(drawn), minlength=own + stored)
+    assert len(drawn) == sampler.batches_per_epoch and max(map(len, drawn)) <= 20
+    assert (counts[:own] == 1).all() and np.ptp(counts[own:]) <= 1
+    if share == 0:
+        assert (counts == 1).all() and min(map(len, drawn)) > 17
+    for batch in drawn if share else []:
+        assert abs((batch >= own).mean() - share) < 0.06
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 12), st.integers(1, 12), st.integers(0, 3))
@@ -221,6 +236,8 @@ def test_steps_per_epoch_may_need_several_passes(kind: str, steps: int) -> None:
     assert len(drawn) == sampler.batches_per_epoch == steps
     same = min(steps, plain.batches_per_epoch)
     assert all(np.array_equal(*pair) for pair in zip(plain.epoch(3)[:same], drawn[:same], strict=True))
+    if kind == "stream":  # whose segments contain exemplars
+        return
     with_exemplars = SAMPLERS[kind](labels, seed=(0, 1), steps=steps, exemplars=np.arange(3).repeat(4) + 10).epoch(3)
     for batch, alone in zip(with_exemplars, drawn, strict=True):
         assert np.array_equal(batch[: len(alone)], alone) and (batch[len(alone) :] >= 48).all()

@@ -155,6 +155,19 @@ def test_training_seconds_cover_whole_tasks_and_nothing_else(tmp_path: Path, mon
         assert results["images_per_second"] == round(results["images_trained"] / expected, 1)
 
 
+@pytest.mark.parametrize("name", ["co2l", "cclis"])
+def test_stream_with_exemplars_resumes_and_has_their_steps(name: str, tmp_path: Path) -> None:
+    """16 images per task and 8 exemplars in segments of 8: 2 steps, then 3 of the union, or 4 of equal halves."""
+    stream = {"STREAM.SEGMENT": 8, "TRAIN.EPOCHS": 2, "TRAIN.CHECKPOINT_STEPS": 1, "METHOD.EXEMPLARS": 8}
+    cfg = config(stream, METHOD__NAME=name)
+    whole = train(cfg, tmp_path / "whole", observers={"copies": Copies(tmp_path / "whole")})
+    later = {"co2l": 3, "cclis": 4}[name]
+    assert whole["steps_trained"] == 2 * (2 + 2 * later)
+    assert whole["images_trained"] == (2 * 2 * (16 + 2 * 24) if name == "co2l" else 2 * (16 + 2 * 32))
+    for copy in ("evaluated", "within"):
+        assert reproducible_values(train(cfg, tmp_path / copy, resume=True)) == reproducible_values(whole)
+
+
 def test_checkpoint_without_state_of_the_method_is_refused(tmp_path: Path) -> None:
     cfg = config(METHOD__NAME="lstkc_pp", TRAIN__EPOCHS=1)
     train_interrupted(cfg, tmp_path / "run", 1)
