@@ -50,9 +50,9 @@ LEARNS_FROM = {
 def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
     """Load the config of a run, set automatic values (:func:`resolved`), and refuse keys without effect.
 
-    Keys in lreid's benchmark files are not checked, because these files serve all methods. Keys of EPISODE and BATCH
-    are not checked if one source (a file or the command line) sets keys of both. Options in a file for a different
-    method are not checked.
+    Keys in lreid's benchmarks and recipes are not checked, because these files serve all methods. Keys of EPISODE and
+    BATCH are not checked if one source (a file or the command line) sets keys of both. Options in a file for a
+    different method are not checked.
 
     Raises:
         InputError: a key has no effect in the method of the config, or :func:`lreid.config.load_config` raises an
@@ -60,8 +60,8 @@ def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (),
     """
     cfg = load_config(files, overrides, report=report)
     for source, keys in layers(files, overrides):
-        is_benchmark = Path(source).resolve().parent == (CONFIGS / "benchmarks").resolve()
-        if not is_benchmark and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):
+        serves_all = Path(source).resolve().parent in [(CONFIGS / each).resolve() for each in ("benchmarks", "recipes")]
+        if not serves_all and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):
             for name, reason in _ignored(cfg, keys, typed=source == COMMAND_LINE):
                 raise InputError(f"{source}: {name} is ignored by {cfg.METHOD.NAME}, {reason}; remove it")
     if cfg.BENCHMARK.JOINT:
@@ -99,6 +99,11 @@ def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tupl
                 yield name, f"which trains on {LEARNS_FROM[cls.batches]}"
             elif typed and group == "BATCH" and (cfg.STREAM.SEGMENT or cls.batches == "stream"):
                 yield name, "which trains on a stream here, because STREAM.SEGMENT is above 0"
+        elif name.startswith("EVAL.PROBE_") and not cfg.EVAL.ACCURACY and cfg.EVAL[last] != KEYS[name].default:
+            yield (
+                name,
+                "whose accuracy is not measured here; set EVAL.ACCURACY True on data with test images of classes",
+            )
         elif group == "STREAM" and last != "SEGMENT" and not cfg.STREAM.SEGMENT and cls.batches != "stream":
             if cfg.STREAM[last] != KEYS[name].default:
                 yield name, "which trains on a stream only if STREAM.SEGMENT is above 0"

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from lreid.classification.accuracy import scores_of_classes, task_accuracies
 from lreid.classification.alignment import buffer_alignment
-from lreid.classification.probe import knn_scores, linear_probe_scores, nearest_mean_scores
+from lreid.classification.probe import Augmented, knn_scores, linear_probe_scores, nearest_mean_scores
 from lreid.data.images import Images
+from lreid.data.loaders import WithExemplars
 from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.evaluation.observer import Learner
@@ -24,6 +25,9 @@ class ClassLearner(Learner, Protocol):
 
     def class_scores(self, features: Tensor) -> Tensor | None:
         """Return scores (n, classes so far) for features (n, dim); None without a classifier."""
+
+    def augmented(self, pixels: np.ndarray, *, seed: int) -> Tensor:
+        """Augment pixels (n, H, W, 3) uint8 as in training; return normalised images (n, 3, H, W)."""
 
 
 class AccuracyEvaluator:
@@ -45,6 +49,7 @@ class AccuracyEvaluator:
         skip_bad: whether to leave out images that cannot be read.
         batch_size: number of images per forward pass.
         probe: options of :func:`linear_probe_scores`.
+        augment: whether the linear probe trains on images that are augmented again in every epoch.
 
     Raises:
         InputError: a task has no held-out images, or a held-out image cannot be read.
@@ -60,8 +65,10 @@ class AccuracyEvaluator:
         skip_bad: bool,
         batch_size: int,
         probe: Mapping[str, Any] = MappingProxyType({}),
+        augment: bool = False,
     ) -> None:
-        self.batch_size, self.probe = batch_size, probe
+        self.batch_size, self.probe, self.augment = batch_size, probe, augment
+        self.size: dict[str, Any] = {"height": height, "width": width}
         self.shared_classes = tasks[0].shared_classes
         self.class_tasks = np.repeat(np.arange(len(tasks)), [len(task.classes) for task in tasks])  # (C,)
         self.images: list[Images] = []  # one entry per task
@@ -74,6 +81,7 @@ class AccuracyEvaluator:
             images = Images(task.held_out, height=height, width=width, cache_gib=cache_gib, skip_bad=skip_bad)
             cache_gib -= images.cached_gib
             self.images.append(images)
+        self.cache_gib = cache_gib
 
     def evaluate(self, learner: ClassLearner, task: Task) -> Rows:
         """Compute accuracies in per cent on the held-out images of each task so far.
@@ -93,7 +101,8 @@ class AccuracyEvaluator:
             own = learner.class_scores(torch.from_numpy(test).to(learner.model.mean.device))
         votes = knn_scores(train, train_labels, test)
         scores = {} if own is None else {"classifier": own.cpu().numpy()}
-        scores["linear"] = linear_probe_scores(train, train_labels, test, **self.probe)
+        augmented = self._augmented(learner, task) if self.augment else None
+        scores["linear"] = linear_probe_scores(train, train_labels, test, **self.probe, augmented=augmented)
         scores["knn"] = np.where(votes > 0, votes, -np.inf)
         scores["nearest_mean"] = nearest_mean_scores(train, train_labels, test)
         kinds = {"class": None, "task": self.class_tasks[self.class_tasks <= task.index]}
@@ -126,13 +135,27 @@ class AccuracyEvaluator:
 
     def _labelled_features(self, learner: ClassLearner, task: Task) -> tuple[np.ndarray, np.ndarray]:
         """Return features (N, dim) and labels (N,) of the current task's images and of past images in the memory."""
-        features = [self._features(learner, [record.path for record in task.records])]
-        labels = [np.array([record.pid for record in task.records], np.int64)]
-        if learner.memory is not None:
-            past = np.flatnonzero(~np.isin(learner.memory.labels, task.classes))
-            features.append(self._features(learner, learner.memory.images[past]))
-            labels.append(learner.memory.labels[past])
-        return np.concatenate(features), np.concatenate(labels)
+        stored, labels = self._past(learner, task)
+        features = [self._features(learner, each) for each in ([record.path for record in task.records], stored)]
+        return np.concatenate(features), np.concatenate([[record.pid for record in task.records], labels])
+
+    def _past(self, learner: ClassLearner, task: Task) -> tuple[Any, np.ndarray]:
+        """Return the images of past tasks in the memory, and their labels (M,)."""
+        if learner.memory is None:
+            return np.empty((0, *self.size.values(), 3), np.uint8), np.empty(0, np.int64)
+        past = np.flatnonzero(~np.isin(learner.memory.labels, task.classes))
+        return learner.memory.images[past], learner.memory.labels[past]
+
+    def _augmented(self, learner: ClassLearner, task: Task) -> Augmented:
+        """Return the function that augments rows of :meth:`_labelled_features`, and extracts their features."""
+        own = Images(task.records, **self.size, cache_gib=self.cache_gib)
+        images = WithExemplars(own, *self._past(learner, task))
+
+        def features(rows: np.ndarray, seed: int) -> np.ndarray:
+            pixels = np.stack([images[row] for row in rows])  # (B, H, W, 3)
+            return self._features(learner, learner.augmented(pixels, seed=seed))
+
+        return features
 
     def _features(self, learner: ClassLearner, images: Any) -> np.ndarray:
         return learner.model.extract(images, batch_size=self.batch_size)  # (n, dim)

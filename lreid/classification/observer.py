@@ -90,7 +90,9 @@ def create(
         "epochs": cfg.EVAL.PROBE_EPOCHS,
         "seed": cfg.SEED,
     }
-    accuracies = AccuracyEvaluator(benchmark.tasks, **test_image_options(cfg), probe=probe)
+    accuracies = AccuracyEvaluator(
+        benchmark.tasks, **test_image_options(cfg), probe=probe, augment=cfg.EVAL.PROBE_INPUT == "augmented"
+    )
     return AccuracyObserver(method, accuracies, benchmark.tasks, results, every=cfg.EVAL.CURVE_IMAGES)
 
 

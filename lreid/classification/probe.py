@@ -4,6 +4,9 @@ Each function returns scores of all classes, so that :func:`lreid.classification
 among all classes or among those of one task.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,6 +19,7 @@ from lreid.utils.devices import full_precision
 from lreid.utils.identities import as_labels
 
 Array = np.ndarray | Tensor
+Augmented = Callable[[np.ndarray, int], Array]  # rows (B,) and a seed to features (B, D) of augmented images
 MOMENTUM, DECAY = 0.9, 0.2
 DECAY_AT = (0.6, 0.75, 0.9)  # fractions of the epochs
 
@@ -90,6 +94,7 @@ def linear_probe_scores(
     optimizer: str = "sgd",
     batch_size: int = 256,
     seed: int = 0,
+    augmented: Augmented | None = None,
 ) -> np.ndarray:
     """Compute logits of a linear classifier, which is trained by cross-entropy with class-balanced draws.
 
@@ -98,12 +103,12 @@ def linear_probe_scores(
     by 0.2 after 60, 75 and 90 epochs. For each image of a batch, first a class is drawn, and then an image of this
     class. An epoch draws N images, in batches of 256 as in Co²L's code.
 
-    lreid differs from the papers in three points. First, the papers choose the learning rate per data set (1.0, 0.5 or
-    0.1) and train on raw features of newly augmented images. lreid trains on fixed features, which it centres and
-    divides by their root mean square distance from the centre. Centring and scaling do not change which linear
-    classifiers are possible, and make one learning rate suit all networks. Second, the initial weights of the
-    classifier are 0. Third, Contrast Scoring (Appendix A.1) uses Adam with a constant learning rate of 0.0003 over 500
-    epochs; the defaults of lreid are those of Co²L.
+    The papers choose the learning rate per data set (1.0, 0.5 or 0.1) and train on raw features of images that are
+    augmented again in every epoch; ``augmented`` does the same. By default, lreid trains on fixed features, which it
+    centres and divides by their root mean square distance from the centre. Centring and scaling do not change which
+    linear classifiers are possible, and make one learning rate suit all networks. In both cases, the initial weights
+    of the classifier are 0; in the official code they are random. Contrast Scoring (Appendix A.1) uses Adam with a
+    constant learning rate of 0.0003 over 500 epochs; the defaults of lreid are those of Co²L.
 
     Args:
         train_features, train_labels, test_features: see :func:`knn_scores`.
@@ -112,6 +117,8 @@ def linear_probe_scores(
         optimizer: ``sgd`` with Co²L's schedule of the learning rate, or ``adam`` with a constant learning rate.
         batch_size: number of images per step, 1 or more.
         seed: seed of the draws; the global random state stays unchanged.
+        augmented: function that augments the training images in the given rows (B,) by a seed, and returns their
+            features (B, D). The probe then trains on these features, and neither centres nor scales features.
 
     Returns:
         Logits (n, C) float64; minus infinity for labels below C without training images.
@@ -122,17 +129,27 @@ def linear_probe_scores(
     train, test, labels = _checked(train_features, train_labels, test_features)
     for features, name in ((train, "training features"), (test, "test features")):
         squared_norms(features, name)  # raises if a value is not finite
-    centre = train.mean(0)  # (D,)
-    scale = (train - centre).square().sum(1).mean().sqrt().clamp(min=1e-12)
-    train, test = (train - centre) / scale, (test - centre) / scale
+    if augmented is None:
+        centre = train.mean(0)  # (D,)
+        scale = (train - centre).square().sum(1).mean().sqrt().clamp(min=1e-12)
+        train, test = (train - centre) / scale, (test - centre) / scale
     classes, targets = np.unique(labels, return_inverse=True)
-    weight, bias = _trained(train, targets, epochs=epochs, lr=lr, optimizer=optimizer, batch_size=batch_size, seed=seed)
+    options: dict[str, Any] = {"epochs": epochs, "lr": lr, "optimizer": optimizer, "batch_size": batch_size}
+    weight, bias = _trained(train, targets, augmented, seed=seed, **options)
     return _by_label(F.linear(test, weight, bias), classes)
 
 
 @torch.enable_grad()
 def _trained(
-    train: Tensor, targets: np.ndarray, *, epochs: int, lr: float, optimizer: str, batch_size: int, seed: int
+    train: Tensor,
+    targets: np.ndarray,
+    augmented: Augmented | None,
+    *,
+    epochs: int,
+    lr: float,
+    optimizer: str,
+    batch_size: int,
+    seed: int,
 ) -> tuple[Tensor, Tensor]:
     """Train a linear classifier of features (N, D), classes (N,) int64; return weights (C, D) and biases (C,)."""
     number = int(targets.max()) + 1
@@ -148,7 +165,10 @@ def _trained(
         drawn = torch.from_numpy(balanced_rows(targets, len(targets), rng)).to(train.device)
         for rows in drawn.split(batch_size):
             stepper.zero_grad()
-            F.cross_entropy(F.linear(train[rows], weight, bias), places[rows]).backward()
+            features = train[rows]  # (B, D)
+            if augmented is not None:
+                features = torch.as_tensor(augmented(rows.cpu().numpy(), int(rng.integers(2**31)))).to(train)
+            F.cross_entropy(F.linear(features, weight, bias), places[rows]).backward()
             stepper.step()
         schedule.step()
     return weight, bias

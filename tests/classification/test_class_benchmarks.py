@@ -1,8 +1,10 @@
 """The benchmarks of class-incremental learning from end to end, on tiny archives in the layout of the real ones."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from class_archives import (
@@ -97,20 +99,25 @@ def test_a_file_names_itself_and_its_values_are_allowed(name: str) -> None:
 
 SGD = {"TRAIN.OPTIMIZER": "sgd", "TRAIN.MOMENTUM": 0.9, "TRAIN.WEIGHT_DECAY": 1e-4, "TRAIN.SCHEDULE": "cosine"}
 SGD |= {"TRAIN.WARMUP_EPOCHS": 10, "STREAM.SEGMENT": 512, "METHOD.EXEMPLARS": 500, "EVAL.PROBE_EPOCHS": 100}
+SGD |= {"EVAL.PROBE_INPUT": "augmented"}
 ONLINE = {"TRAIN.OPTIMIZER": "sgd", "TRAIN.MOMENTUM": 0.0, "TRAIN.WEIGHT_DECAY": 0.0, "TRAIN.LR": 0.1}
 ONLINE |= {"TRAIN.EPOCHS": 1, "STREAM.SEGMENT": 10, "STREAM.ITERATIONS": 1, "INPUT.PIPELINE": []}
 ONLINE |= {"MODEL.BACKBONE": "resnet18_reduced"}
 STREAM = {"TRAIN.OPTIMIZER": "adam", "TRAIN.WEIGHT_DECAY": 1e-4, "TRAIN.END_FACTOR": 1.0, "STREAM.SEGMENT": 256}
+STREAM |= {"INPUT.PIPELINE": ["configs/augmentations/simclr-resized.yaml"]}
 STREAM |= {"EVAL.PROBE_OPTIMIZER": "adam", "EVAL.PROBE_LR": 3e-4, "EVAL.PROBE_EPOCHS": 500}
 PUBLISHED = {  # Co²L, Tables 4 and 5, A.4; CCLIS, Table 5; ER-ACE, Appendix A; Contrast Scoring, A.1
     "seq-cifar10": SGD | {"TRAIN.FIRST_EPOCHS": 500, "TRAIN.EPOCHS": 100, "TRAIN.LR": 0.5, "METHOD.TEMPERATURE": 0.5}
-    | {"METHOD.DISTILLATION_TEMPERATURE": 0.2, "METHOD.TEACHER_TEMPERATURE": 0.01, "EVAL.PROBE_LR": 1.0},
-    "seq-cifar100": SGD | {"TRAIN.FIRST_EPOCHS": 500, "TRAIN.EPOCHS": 100, "TRAIN.LR": 0.5, "EVAL.PROBE_LR": 0.1},
-    "seq-tiny-imagenet": SGD | {"TRAIN.FIRST_EPOCHS": 500, "TRAIN.EPOCHS": 50, "TRAIN.LR": 0.1, "EVAL.PROBE_LR": 0.1}
+    | {"METHOD.DISTILLATION_TEMPERATURE": 0.2, "METHOD.TEACHER_TEMPERATURE": 0.01, "EVAL.PROBE_LR": 1.0}
+    | {"INPUT.MEAN": [0.4914, 0.4822, 0.4465], "INPUT.STD": [0.2023, 0.1994, 0.2010]},
+    "seq-cifar100": SGD | {"INPUT.MEAN": [0.5153, 0.4961, 0.4497], "INPUT.STD": [0.2608, 0.2551, 0.2779]}
+    | {"TRAIN.FIRST_EPOCHS": 500, "TRAIN.EPOCHS": 100, "TRAIN.LR": 0.5, "EVAL.PROBE_LR": 0.1},
+    "seq-tiny-imagenet": SGD | {"INPUT.MEAN": [0.4802, 0.4480, 0.3975], "INPUT.STD": [0.2770, 0.2691, 0.2821]}
+    | {"TRAIN.FIRST_EPOCHS": 500, "TRAIN.EPOCHS": 50, "TRAIN.LR": 0.1, "EVAL.PROBE_LR": 0.1}
     | {"METHOD.DISTILLATION_TEMPERATURE": 0.1, "METHOD.TEACHER_TEMPERATURE": 0.1, "METHOD.TEMPERATURE": 0.5},
     "rotated-mnist": SGD | {"TRAIN.FIRST_EPOCHS": 100, "TRAIN.EPOCHS": 20, "TRAIN.LR": 0.01, "EVAL.PROBE_LR": 1.0}
     | {"METHOD.TEMPERATURE": 0.1, "METHOD.DISTILLATION_TEMPERATURE": 0.2, "METHOD.TEACHER_TEMPERATURE": 0.01}
-    | {"METHOD.PROJECTION": 500},
+    | {"METHOD.PROJECTION": 500, "INPUT.MEAN": [0.0, 0.0, 0.0], "INPUT.STD": [1.0, 1.0, 1.0]},
     "split-cifar10-online": ONLINE | {"METHOD.EXEMPLARS": 200, "INPUT.HEIGHT": 32},
     "split-cifar100-online": ONLINE | {"METHOD.EXEMPLARS": 10000, "INPUT.HEIGHT": 32},
     "split-mini-imagenet-online": ONLINE | {"METHOD.EXEMPLARS": 10000, "INPUT.HEIGHT": 84},
@@ -127,6 +134,21 @@ def test_the_published_figures(name: str) -> None:
     assert {key: keys[key] for key in PUBLISHED[name]} == PUBLISHED[name]
 
 
+def test_replay_of_the_online_table_excludes_images_of_the_current_task(repository: Path) -> None:
+    """ER-ACE, Section 4.2; ER-ACE and ER-AML themselves are task-free."""
+    page = (repository / "docs/explanation/papers.md").read_text(encoding="utf-8")
+    lines = re.findall(
+        r"^lreid sweep --config (split-\w+-online) --methods ([\w ]+?) --.* (METHOD.EXEMPLARS .*)$", page, re.M
+    )
+    rows = {}
+    for benchmark, names, keys in lines:
+        for name in names.split():
+            cfg = resolved(load_config([f"benchmarks/{benchmark}", f"methods/{name}"], keys.split()))
+            rows.setdefault(name, set()).add(cfg.METHOD.get("TASK_FREE"))
+    free = {"er_ace": {True}, "er_aml": {True}, "gdumb": {True}}
+    assert rows == {key: {False} for key in ("er", "mir", "icarl_online", "gem")} | free
+
+
 def test_er_learns_digits_in_one_pass_at_one_rate() -> None:
     """Co2L's row of R-MNIST; the benchmark's first task has 100 epochs and a warm-up."""
     cfg = load_config(["benchmarks/rotated-mnist", "methods/er", "recipes/online"])
@@ -140,14 +162,18 @@ def test_cclis_has_its_own_rates() -> None:
     assert (cfg.METHOD.NAME, cfg.TRAIN.LR, cfg.EVAL.PROBE_LR, cfg.TRAIN.FIRST_EPOCHS) == ("cclis", 1.0, 0.5, 500)
 
 
-@pytest.mark.parametrize("stored", [500, 200])
-def test_half_of_a_batch_of_cclis_comes_from_the_memory(stored: int) -> None:
-    """Appendix B: "in equal proportions from both the replay buffer and the current task"; 512 images in Table 5."""
-    cfg = load_config(["benchmarks/seq-cifar10", "recipes/cclis"])
+@pytest.mark.parametrize("stored", [0, 200, 500, 40000])
+@pytest.mark.parametrize("name", ["cclis", "co2l"])
+def test_batches_contain_512_images_with_those_of_the_memory(name: str, stored: int) -> None:
+    """CCLIS draws "in equal proportions from both the replay buffer and the current task"; Co2L from their union."""
+    cfg = load_config(["benchmarks/seq-cifar10", *["recipes/cclis"] * (name == "cclis")])
     device = torch.device("cpu")
     method = method_of(cfg, device, pretrained=False)
     task = Task(1, "cifar10 2/5", tuple(Record("", pid, 0) for pid in [2, 3] * 5000))
-    sampler = batching_of(cfg, device).sampler(method, task, task.records, [0, 1] * (stored // 2))
-    for batch in sampler.epoch(0):
-        assert (batch < 10000).sum() == 250  # 10,000 images in 40 segments of at most 256
-        assert (batch >= 10000).sum() == min(stored, 256)
+    batches = batching_of(cfg, device).sampler(method, task, task.records, [0, 1] * (stored // 2)).epoch(0)
+    counts = np.bincount(np.concatenate(batches), minlength=10000 + stored)
+    assert all(490 < len(batch) <= 512 for batch in batches) and (counts[:10000] == 1).all()
+    if name == "co2l":
+        assert (counts == 1).all()
+    elif stored:
+        assert all((batch < 10000).sum() == (batch >= 10000).sum() for batch in batches)

@@ -30,7 +30,7 @@ class Colours:
     mean = torch.zeros(1)
 
     def extract(self, images: Any, *, batch_size: int) -> np.ndarray:
-        read = [read_image(each) if isinstance(each, str) else each for each in images]
+        read = [read_image(each) if isinstance(each, str) else np.asarray(each) for each in images]
         return np.array([image.mean((0, 1)) for image in read], np.float32).reshape(-1, 3)
 
 
@@ -45,6 +45,10 @@ class Learner:
             for label, name in stored.items():
                 image = np.broadcast_to(colour(name), (1, 16, 16, 3)).astype(np.uint8)
                 self.memory.add(image, np.array([label]))
+
+    def augmented(self, pixels: np.ndarray, *, seed: int) -> Tensor:
+        self.views = [*getattr(self, "views", []), (pixels.mean((1, 2)), seed)]
+        return torch.from_numpy(255 - pixels)  # whoever trains on it takes red for cyan
 
     def class_scores(self, features: Tensor) -> Tensor | None:
         if not self.classes:
@@ -127,6 +131,20 @@ def test_domains_that_share_their_classes(tasks: list[Task]) -> None:
     assert rows["knn"]["class"] == rows["knn"]["task"]
 
 
+def test_probe_of_the_papers_trains_on_augmented_images_of_task_and_memory(tasks: list[Task]) -> None:
+    """Inverted here, so its classifier knows red as lime and blue; the other classifiers see images as they are."""
+    learner = Learner(stored={0: "red", 2: "red"})
+    evaluator = AccuracyEvaluator(tasks, **OPTIONS, augment=True, probe={"epochs": 3, "lr": 1e-5, "batch_size": 4})
+    state = torch.get_rng_state()
+    rows = rounded(evaluator.evaluate(learner, tasks[1]))
+    assert rows["knn"]["class"] == [50.0, 50.0] and rows["linear"]["class"] != [50.0, 50.0]
+    assert torch.equal(torch.get_rng_state(), state)
+    drawn, seeds = zip(*learner.views, strict=True)
+    assert len(set(seeds)) == 6 and sum(map(len, drawn)) == 3 * 7  # six images of the task, one of the past
+    colours = {tuple(each.astype(int)) for each in np.concatenate(drawn)}
+    assert colours == {tuple(colour(name)) for name in ("red", "blue", "yellow")}
+
+
 def test_options_of_the_probe_reach_it(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 
@@ -137,4 +155,4 @@ def test_options_of_the_probe_reach_it(tasks: list[Task], monkeypatch: pytest.Mo
     monkeypatch.setattr("lreid.classification.evaluator.linear_probe_scores", scores)
     probe = {"optimizer": "adam", "lr": 3e-4, "epochs": 500, "seed": 1}
     AccuracyEvaluator(tasks, **OPTIONS, probe=probe).evaluate(Learner(), tasks[0])
-    assert asked == probe
+    assert asked == probe | {"augmented": None}

@@ -73,11 +73,13 @@ def by_hand(
     batch: int,
     seed: int,
     optimizer: str = "sgd",
+    augmented=None,
 ):
     """Softmax regression by momentum SGD or Adam, gradients written out, on the same draws."""
-    centre = train.mean(0)
-    scale = math.sqrt(np.mean([float(row @ row) for row in train - centre]))
-    train, test = (train - centre) / scale, (test - centre) / scale
+    if augmented is None:
+        centre = train.mean(0)
+        scale = math.sqrt(np.mean([float(row @ row) for row in train - centre]))
+        train, test = (train - centre) / scale, (test - centre) / scale
     classes = sorted(set(labels.tolist()))
     weight = np.zeros((len(classes), train.shape[1] + 1))  # the bias last
     velocity, squares, steps = np.zeros_like(weight), np.zeros_like(weight), 0
@@ -88,8 +90,9 @@ def by_hand(
         for start in range(0, len(drawn), batch):
             rows = drawn[start : start + batch]
             gradient = np.zeros_like(weight)
-            for row in rows:
-                point = np.append(train[row], 1)
+            points = train[rows] if augmented is None else augmented(rows, int(rng.integers(2**31)))
+            for row, point in zip(rows, points, strict=True):
+                point = np.append(point, 1)
                 exps = [math.exp(each @ point) for each in weight]
                 for place, label in enumerate(classes):
                     gradient[place] += (exps[place] / sum(exps) - (label == labels[row])) * point / len(rows)
@@ -115,6 +118,20 @@ def test_linear_probe_against_gradients_written_out(optimizer: str) -> None:
     scores = linear_probe_scores(train, labels, test, epochs=20, lr=0.5, batch_size=4, seed=3, optimizer=optimizer)
     assert scores == pytest.approx(by_hand(train, labels, test, 20, 0.5, 4, 3, optimizer), abs=1e-6)
     assert (scores[:, 2] == -np.inf).all()
+
+
+def test_linear_probe_of_the_papers_trains_on_raw_features_of_augmented_images() -> None:
+    labels = np.array([0, 0, 0, 0, 1, 1, 3, 3, 3])
+    train, test = points(0, len(labels)) + 5, points(1, 4) + 5
+    seeds: list[int] = []
+
+    def augmented(rows: np.ndarray, seed: int) -> np.ndarray:
+        seeds.append(seed)
+        return train[rows] + np.random.default_rng(seed).normal(size=(len(rows), train.shape[1]))
+
+    scores = linear_probe_scores(train, labels, test, epochs=20, lr=0.1, batch_size=4, seed=3, augmented=augmented)
+    assert len(set(seeds)) == len(seeds) == 20 * 3  # new views in every step
+    assert scores == pytest.approx(by_hand(train, labels, test, 20, 0.1, 4, 3, augmented=augmented), abs=1e-6)
 
 
 def test_probes_tell_separate_classes_apart_and_keep_the_random_state() -> None:

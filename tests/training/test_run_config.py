@@ -79,6 +79,7 @@ def test_recorded_command_reproduces_the_config(files: list[str], overrides: lis
         ("METHOD.NAME dwopp BATCH.IMAGES 5", "BATCH.IMAGES is ignored by dwopp, .* episodes"),
         ("METHOD.NAME er STREAM.ITERATIONS 3", "STREAM.ITERATIONS is ignored by er, .* STREAM.SEGMENT"),
         ("METHOD.NAME icarl METHOD.TEMPERATURE 3", "METHOD.TEMPERATURE is ignored by icarl"),
+        ("METHOD.NAME co2l EVAL.PROBE_INPUT augmented", "EVAL.PROBE_INPUT is ignored by co2l, .* EVAL.ACCURACY"),
         ("METHOD.NAME decoupled METHOD.PROB_FLOOR 0", "METHOD.PROB_FLOOR is ignored by decoupled"),
     ],
 )

@@ -9,8 +9,8 @@
 The data set is for classification: 100 classes of objects with 600 images per class. The usual lists (Ravi and
 Larochelle, ICLR 2017) divide the *classes* into 64, 16 and 20, for few-shot learning. A class-incremental benchmark
 trains on all 100 classes and tests the same classes on other images. lreid therefore joins the lists, and sorts the
-images of each class by name. The first 500 are training images, and the last 100 are test images. ER-ACE's paper does
-not say how it divides the images. One folder per class is supported too, either directly in `mini-imagenet/` or in its
+images of each class by name. As in the official code of ER-ACE, the first 100 are test images, and the other 500 are
+training images. One folder per class is supported too, either directly in `mini-imagenet/` or in its
 `train/`, `val/` and `test/`. The order of the classes in training is the order of their names.
 """
 
@@ -34,8 +34,8 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     classes = _listed(home, lists) if lists else _in_folders(home)
     train, test = {}, {}
     for label, files in classes.items():
-        cut = len(files) - max(2, len(files) // TESTED)
-        train[label], test[label] = files[: max(cut, 0)], files[max(cut, 0) :]
+        tested = max(2, len(files) // TESTED)
+        train[label], test[label] = files[tested:], files[:tested]
     return of_classes("mini_imagenet", home, train, test, cameras=cameras)
 
 

@@ -63,7 +63,7 @@ def test_tiny_imagenet_tests_its_validation_images(tmp_path: Path) -> None:
     assert [tested[row] for row in range(12)] == SMALL["test"][1]
 
 
-def test_mini_imagenet_joins_its_lists_and_tests_the_last_sixth(tmp_path: Path) -> None:
+def test_mini_imagenet_joins_its_lists_and_tests_the_first_sixth(tmp_path: Path) -> None:
     home = write_mini_imagenet(tmp_path / "mini-imagenet", SMALL)
     data_set = spec_of("mini_imagenet").load(tmp_path)
     assert data_set.classes == tuple(f"n{label:08d}" for label in range(4))
@@ -72,7 +72,7 @@ def test_mini_imagenet_joins_its_lists_and_tests_the_last_sixth(tmp_path: Path) 
     for label in range(4):
         trained = [record.path for record in data_set.train if record.pid == label]
         tested = [record.path for record in data_set.held_out if record.pid == label]
-        assert max(trained) < min(tested)
+        assert max(tested) < min(trained)  # as in AML_pc
     names = [Path(record.path).name for record in data_set.train]
     for part in ("train", "val", "test"):
         (home / f"{part}.csv").unlink()
