@@ -1,5 +1,6 @@
 """The networks of class-incremental learning."""
 
+import numpy as np
 import pytest
 import torch
 import torchvision
@@ -27,14 +28,37 @@ def residual_numbers(stem: int, widths: list[int]) -> int:
     ("name", "widths"), [("resnet18_cifar", [64, 128, 256, 512]), ("resnet18_reduced", [20, 40, 80, 160])]
 )
 def test_resnets_for_small_images_have_a_stride_of_8(name: str, widths: list[int]) -> None:
-    network = build_backbone(name).eval()
+    network = build_backbone(name, size=(32, 32)).eval()
     strides = [tuple(each.stride) for each in network.modules() if isinstance(each, nn.Conv2d)]
     assert sorted(strides) == [(1, 1)] * 14 + [(2, 2)] * 6  # twenty convolutions; three halvings, each with a shortcut
     assert not any(isinstance(each, nn.MaxPool2d) for each in network.modules())
     assert network.dim == widths[-1] and numbers(network) == residual_numbers(widths[0], widths)
     with torch.no_grad():
         assert network(torch.zeros(2, 3, 32, 32)).shape == (2, widths[-1], 4, 4)
-        assert network(torch.zeros(2, 3, 84, 84)).shape[2:] == (11, 11)
+
+
+@pytest.mark.parametrize(("side", "dim"), [(32, 160), (84, 640), (64, 640)])  # AML_pc: 160 (side // 2 // 2 // 2 // 4)²
+def test_reduced_resnet_concatenates_regions_of_4_x_4_positions(side: int, dim: int) -> None:
+    model = Embedder("resnet18_reduced", height=side, width=side).eval()
+    images = torch.randn(2, 3, side, side)
+    with torch.no_grad():
+        maps = model.backbone.stages(model.backbone.stem(images)).double().numpy()  # (2, 160, side / 8, side / 8)
+        found = model(images).numpy()
+    assert model.dim == dim and found.shape == (2, dim)
+    regions, expected = round((dim / 160) ** 0.5), []
+    for channel in range(160):  # the order of a flattened map
+        for y in range(regions):
+            expected += [maps[1, channel, 4 * y : 4 * y + 4, 4 * x : 4 * x + 4].mean() for x in range(regions)]
+    np.testing.assert_allclose(found[1], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "dim", "blocks"), [("resnet34_cifar", 512, 16), ("resnet50_cifar", 2048, 16)])
+def test_networks_of_cclis_table_8_have_the_cifar_stem(name: str, dim: int, blocks: int) -> None:
+    network = build_backbone(name).eval()
+    with torch.no_grad():
+        assert network(torch.zeros(1, 3, 32, 32)).shape == (1, dim, 4, 4) and network.dim == dim
+    assert network.resnet.conv1.weight.shape == (64, 3, 3, 3) and sum(map(len, network.stages)) == blocks
 
 
 def test_the_plain_resnet_equals_that_of_torchvision() -> None:

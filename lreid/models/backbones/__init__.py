@@ -84,9 +84,9 @@ def build_backbone(
     Args:
         name: one of the names below, or a registered name. ``resnet18``, ``resnet34``, ``resnet50`` and ``resnet101``
             are torchvision's networks without the last stride; ``resnet50_layer3`` also lacks the last stage, and
-            ``resnet18_plain`` has all strides. ``resnet18_cifar``, ``resnet18_reduced`` and ``digits`` are for small
-            images. Other names are ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME`` and
-            ``open_clip:NAME``.
+            ``resnet18_plain`` has all strides. ``resnet18_cifar``, ``resnet34_cifar``, ``resnet50_cifar``,
+            ``resnet18_reduced`` and ``digits`` are for small images. Other names are ``small``, ``mobilenet_v2``,
+            ``torchreid:NAME``, ``timm:NAME`` and ``open_clip:NAME``.
         weights: one of ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers, or torchreid's
             own), ``hub`` (the weights of timm or open_clip for the name), ``package:NAME`` (see
             :mod:`lreid.models.packages`), a file, or tensors in memory. A file is a checkpoint of a run, a
