@@ -72,7 +72,7 @@ def prototype_relation_loss(
     teacher's entropy is not subtracted.
 
     Source: CCLIS, Eqs. 13 and 14, as in the official code. CCLIS's paper instead prints a sum over the batch, and its
-    softmax includes the prototypes of current classes.
+    softmax includes the prototypes of current classes (pass the columns of all classes to get it).
 
     Args:
         student_scores: ``(B, C_old)`` float cosines between images and the prototypes of previous classes.

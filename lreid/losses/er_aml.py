@@ -81,6 +81,7 @@ def er_aml_loss(
     *,
     temperature: float = 0.2,
     base_temperature: float = 0.07,
+    denominator: Literal["all", "negatives"] = "all",
 ) -> Tensor:
     """Compute the supervised contrastive loss (SupCon) of V anchors against 2V candidates, mean over anchors.
 
@@ -88,10 +89,10 @@ def er_aml_loss(
     of this anchor, even if it was drawn as the negative of another anchor. As in ER-AML's official code, every feature
     ``x`` is divided by ``|x| + 1e-5``.
 
-    Source: Caccia et al. (ER-AML), Eq. 1. Equation 1 prints a sum over anchors, and its denominator contains only
-    negatives. This function follows ER-AML's official code instead of Equation 1. In ER-AML's official code, the
-    denominator contains all candidates, and the loss is multiplied by ``temperature / 0.07``. The loss is returned
-    without the paper's weight gamma. The loss is computed in float64.
+    Source: Caccia et al. (ER-AML), Eq. 1, as in ER-AML's official code. In the official code, the denominator contains
+    all candidates, and the loss is multiplied by ``temperature / 0.07``. Equation 1 prints a sum over anchors and a
+    denominator of the candidates with other labels only: ``denominator="negatives"``. The loss is returned without the
+    paper's weight gamma. The loss is computed in float64.
 
     Args:
         anchors: ``(V, D)`` float, features of incoming images that have a positive and a negative.
@@ -101,6 +102,7 @@ def er_aml_loss(
         negative_labels: ``(V,)`` integers, the labels of the negatives.
         temperature: divisor of the cosine similarities, above 0.
         base_temperature: above 0; the loss is multiplied by ``temperature / base_temperature``.
+        denominator: candidates in the denominator: ``all``, or the ``negatives`` of the anchor.
 
     Returns:
         Scalar in the dtype of ``anchors`` (float32 for half precision); 0, with a gradient of 0, if V is 0.
@@ -116,7 +118,8 @@ def er_aml_loss(
     scores = _normalized(anchors) @ candidates.T / temperature  # (V, 2V)
     same = (labels[:, None] == torch.cat([labels, negative_labels])).to(scores.device, non_blocking=True)  # (V, 2V)
     own = scores.masked_fill(~same, 0).sum(1) / same.sum(1)  # (V,)
-    loss = (scores.logsumexp(1) - own).sum() / max(len(anchors), 1)
+    against = scores.masked_fill(same, -torch.inf) if denominator == "negatives" else scores  # (V, 2V)
+    loss = (against.logsumexp(1) - own).sum() / max(len(anchors), 1)
     return to_loss(loss * temperature / base_temperature, anchors)
 
 

@@ -80,6 +80,13 @@ class CCLIS(Co2L):
                 'weight exemplars by the inverse probability with which they were drawn; False is "RBS only" of Table 4'
             ),
         ] = True,
+        relation_classes: Annotated[
+            str,
+            Rule(
+                "prototypes in prd's softmax: of past classes (official code), or of all as Eq. 13 is printed",
+                choices=("past", "all"),
+            ),
+        ] = "past",
         weigh_current: Annotated[
             bool, Rule("also weight images of the current task, as CCLIS's official code does")
         ] = False,
@@ -92,6 +99,7 @@ class CCLIS(Co2L):
         super().__init__(model, temperature=temperature, **options)
         self.prototype_rate, self.passes, self.weighted = prototype_rate, passes, weighted
         self.weigh_current, self.score_leak = weigh_current, score_leak
+        self.relation_classes = relation_classes
         width = self.network.head.width
         self.prototypes = GrowingClassifier(width).to(model.mean.device)
         self.old_prototypes = torch.empty(0, width, device=model.mean.device)  # (C_old, 128)
@@ -104,6 +112,9 @@ class CCLIS(Co2L):
         if self.reid_head:
             with torch.no_grad():
                 self.prototypes.weight[task.classes] = self.mean_directions(task).to(self.prototypes.weight)
+        if self.relation_classes == "all":  # those of new classes as they are now
+            self.normalise_prototypes()
+            self.old_prototypes = self.prototypes.weight.detach().clone()
         labels = torch.tensor([record.pid for record in task.records])
         sizes = torch.bincount(labels, minlength=len(self.prototypes))  # (C,)
         self.current_weights = torch.where(sizes > 0, 1 / sizes.double(), 0.0)
@@ -145,7 +156,7 @@ class CCLIS(Co2L):
         return weights
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
-        """Distil the similarities to prototypes of past classes; other distillations are those of :class:`Co2L`."""
+        """Distil similarities to the previous model's prototypes; other distillations are those of :class:`Co2L`."""
         if self.distillation != "prd":
             return super().distill(new, old)
         scores = self.prototypes(F.normalize(new.projections))[:, : len(self.old_prototypes)]  # (B, C_old)

@@ -23,7 +23,7 @@ class ERAML(ER):
     and the memory contain no other image of its identity.
 
     With ``negatives=all``, images of all identities can be negatives. The official code multiplies the loss ``supcon``
-    by ``temperature / 0.07``.
+    by ``temperature / 0.07``. ``denominator=negatives`` gives the denominator that Eq. 1 prints.
 
     Positives and negatives from the memory are augmented and pass through the network together with the batch.
     """
@@ -47,6 +47,13 @@ class ERAML(ER):
         temperature: Annotated[
             float, Rule("temperature of supcon; the loss is multiplied by temperature / 0.07 (official code)", above=0)
         ] = 0.2,
+        denominator: Annotated[
+            Literal["all", "negatives"],
+            Rule(
+                "candidates in supcon's denominator: all (official code), or negatives as Eq. 1 is printed",
+                choices=("all", "negatives"),
+            ),
+        ] = "all",
         margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.2,
         incoming_weight: Annotated[
             float, Rule("weight of the incoming loss; the official code uses 2 for triplet and 1 for supcon", least=0)
@@ -56,6 +63,7 @@ class ERAML(ER):
         super().__init__(model, **er)
         self.metric_loss, self.negatives = metric_loss, negatives
         self.temperature, self.margin = temperature, margin
+        self.denominator = denominator
         self.weights["incoming"] = incoming_weight
 
     def incoming_loss(self, batch: Batch) -> Tensor:
@@ -78,5 +86,11 @@ class ERAML(ER):
         if self.metric_loss == "triplet":
             return er_aml_triplet_loss(anchors, positives, negatives, margin=self.margin)
         return er_aml_loss(
-            anchors, positives, negatives, names[pairs.anchor], names[pairs.negative], temperature=self.temperature
+            anchors,
+            positives,
+            negatives,
+            names[pairs.anchor],
+            names[pairs.negative],
+            temperature=self.temperature,
+            denominator=self.denominator,
         )

@@ -24,14 +24,15 @@ def normalized(row):
     return [x / length for x in row]
 
 
-def supcon(anchors, positives, negatives, labels, negative_labels, temperature, base):
+def supcon(anchors, positives, negatives, labels, negative_labels, temperature, base, denominator="all"):
     """The loss by nested loops."""
     candidates = [normalized(row) for row in (*positives, *negatives)]
     candidate_labels = [*labels, *negative_labels]
     total = 0.0
     for anchor, label in zip(anchors, labels, strict=True):
         scores = [dot(normalized(anchor), row) / temperature for row in candidates]
-        against = sum(math.exp(score) for score in scores)
+        counted = [denominator == "all" or own != label for own in candidate_labels]
+        against = sum(math.exp(score) for score, each in zip(scores, counted, strict=True) if each)
         terms = [
             math.log(against / math.exp(score))
             for score, own in zip(scores, candidate_labels, strict=True)
@@ -60,8 +61,9 @@ def triplet(anchors, positives, negatives, margin):
     st.floats(0.05, 2),
     st.floats(0.05, 2),
     st.floats(0, 10),
+    st.sampled_from(["all", "negatives"]),
 )
-def test_loss_matches_loops(labels, seed, temperature, base, scale):
+def test_loss_matches_loops(labels, seed, temperature, base, scale, denominator):
     features, negative_labels = draw(3, len(labels), 4, seed=seed, scale=scale), others(labels, 5, seed)
     loss = er_aml_loss(
         *features,
@@ -69,9 +71,10 @@ def test_loss_matches_loops(labels, seed, temperature, base, scale):
         negative_labels,
         temperature=temperature,
         base_temperature=base,
+        denominator=denominator,
     )
     rows = (part.tolist() for part in features)
-    expected = supcon(*rows, labels, negative_labels.tolist(), temperature, base)
+    expected = supcon(*rows, labels, negative_labels.tolist(), temperature, base, denominator)
     assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 

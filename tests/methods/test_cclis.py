@@ -1,5 +1,6 @@
 """CCLIS: prototypes, weights of what was drawn, scores, selection, and the official faults as options."""
 
+import math
 from typing import Any
 
 import albumentations as A
@@ -96,6 +97,25 @@ def test_distillation_covers_prototypes_of_past_classes() -> None:
     assert not torch.allclose(new.float(), old)
     expected = prototype_relation_loss(new, old, temperature=0.3, teacher_temperature=0.15)
     assert value == pytest.approx(expected.item(), rel=1e-4) and value > 0
+
+
+def test_printed_relations_cover_prototypes_of_all_classes() -> None:
+    """Equations 13 and 14 by loops: the previous model has the new prototypes as they were at the start of the task."""
+    method = cclis(relation_classes="all", distillation_temperature=0.3, teacher_temperature=0.15)
+    learn_replayed(method, 1)
+    method.begin_task(synthetic_task(1))
+    before = method.prototypes.weight.detach().clone()
+    train(method, replayed(method, 1))
+    batch = replayed(method, 1)[1]
+    value = method.loss(batch)["distill"].item()
+    with torch.no_grad():
+        old = F.normalize(method.teacher.head(method.teacher.model(batch.images))) @ F.normalize(before).T
+    new, total = cosines(method, batch.images), 0.0
+    assert new.shape == old.shape == (20, 8)
+    for student, teacher in zip(new.tolist(), old.tolist(), strict=True):
+        q_new, q_old = ([math.exp(s / t) for s in row] for row, t in ((student, 0.3), (teacher, 0.15)))
+        total -= sum(p / sum(q_old) * math.log(q / sum(q_new)) for p, q in zip(q_old, q_new, strict=True)) / 20
+    assert value == pytest.approx(total, rel=1e-4)
 
 
 def test_co2l_distillation_can_replace_prd() -> None:
