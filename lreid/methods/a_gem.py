@@ -1,6 +1,6 @@
 """A-GEM: change the gradient of new images where it would increase the loss of stored images."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ class AGEM(ER):
     sampling. A-GEM replays images of past tasks only.
     """
 
-    unused = ("replay_weight",)
+    unused: ClassVar[tuple[str, ...]] = ("replay_weight",)
     divisible = False
 
     def __init__(
@@ -39,10 +39,11 @@ class AGEM(ER):
 
     def projection(self, incoming: Tensor, stored: Tensor) -> Tensor:
         """Compute the weight ``max(0, -g·r / r·r)`` of the stored images' loss, a scalar without gradient."""
-        parameters = [part for part in self.parameters() if part.requires_grad]
-        gradients = [
-            torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True)
-            for loss in (incoming, stored)
-        ]
-        new, old = (torch.cat([part.flatten().double() for part in each]) for each in gradients)
+        new, old = self.gradient(incoming), self.gradient(stored)
         return (-(new @ old) / (old @ old).clamp(min=1e-12)).clamp(min=0).to(stored.dtype)
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """Compute the gradient of a loss for all trained parameters, as one vector in float64."""
+        parameters = [part for part in self.parameters() if part.requires_grad]
+        parts = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True)
+        return torch.cat([part.flatten().double() for part in parts])

@@ -32,6 +32,7 @@ class DER(ER):
     """
 
     unused: ClassVar[tuple[str, ...]] = ("replay_weight",)
+    logits_of_task_end: ClassVar[bool] = False  # whether stored logits are those at the end of the task
 
     def __init__(
         self,
@@ -46,17 +47,22 @@ class DER(ER):
         super().__init__(model, **er)
         self.weights["logits"] = logit_weight
         self.asymmetric = asymmetric
+        self.recompute = self.reid_head or self.logits_of_task_end
         self.first_logits: dict[str, np.ndarray] = {}  # logits (identities,) by path, needed until end_step
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
         """Compute the squared difference between new and stored logits of stored images."""
-        own = self.task_free and not self.reid_head
+        own = self.task_free and not self.recompute
         rows = self.drawn(count, exclude=() if own else self.task_classes)
         if not len(rows):
             return {}
         replay = self.read(rows)
         stored = torch.from_numpy(self.memory.extras["logits"][replay.rows])  # (n, identities then)
-        return {"logits": dark_experience_loss(self.logits(replay.images), to_device(stored, replay.images.device))}
+        return {"logits": self.logit_loss(self.logits(replay.images), to_device(stored, replay.images.device))}
+
+    def logit_loss(self, logits: Tensor, stored: Tensor) -> Tensor:
+        """Compute the distance between logits (n, K) and stored logits (n, K_old), NaN where classes came later."""
+        return dark_experience_loss(logits, stored)
 
     def incoming_loss(self, batch: Batch) -> Tensor:
         """Compute the cross-entropy of the incoming images, and record their logits for the memory."""
@@ -69,9 +75,9 @@ class DER(ER):
         return F.cross_entropy(logits, batch.labels.to(logits.device, non_blocking=True))
 
     def finish_task(self, task: Task) -> None:
-        """With ``reid_head``, replace the stored logits of the task's images by logits of the trained network."""
+        """With ``recompute``, replace the stored logits of the task's images by logits of the trained network."""
         rows = np.flatnonzero(np.isin(self.memory.labels, task.classes))
-        if self.reid_head and len(rows):
+        if self.recompute and len(rows):
             features = torch.from_numpy(self.model.extract(self.memory.images[rows]))  # (n, dim)
             with torch.no_grad():
                 logits = self.class_scores(features.to(self.classifier.weight))  # (n, identities)

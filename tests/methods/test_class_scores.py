@@ -23,7 +23,8 @@ def scores_of(name: str, **options):
 
 
 @pytest.mark.parametrize(
-    "name", ["er", "er_ace", "er_aml", "mir", "der", "der_pp", "a_gem", "gdumb", "bot_ft", "lwf", "icarl", "aka"]
+    "name",
+    ["er", "er_ace", "er_aml", "mir", "der", "der_pp", "a_gem", "gem", "fdr", "gdumb", "bot_ft", "lwf", "icarl", "aka"],
 )
 def test_class_scores_are_the_logits_of_the_classifier(name: str) -> None:
     method, scores = scores_of(name)

@@ -34,9 +34,9 @@ def test_der_pp_adds_the_labels_of_stored_images() -> None:
     assert new("der").weights["logits"] == 0.5
 
 
-@pytest.mark.parametrize("name", ["der", "der_pp"])
-def test_reid_logits_are_replaced_at_the_end_of_the_task(name: str) -> None:
-    method = new(name, exemplars=10, reid_head=True)
+@pytest.mark.parametrize(("name", "reid_head"), [("der", True), ("der_pp", True), ("fdr", False)])
+def test_logits_are_replaced_at_the_end_of_the_task(name: str, reid_head: bool) -> None:
+    method = new(name, exemplars=10, reid_head=reid_head)
     method.begin_task(synthetic_task(0))
     for batch in segments(0):
         assert "logits" not in method.loss(batch)  # not yet to those of the first epoch
@@ -54,3 +54,22 @@ def test_reid_logits_are_replaced_at_the_end_of_the_task(name: str) -> None:
     old = method.memory.labels < 4
     method.finish_task(synthetic_task(1))
     assert np.array_equal(method.memory.extras["logits"][old], stored[old], equal_nan=True)
+
+
+def test_fdr_term_is_the_distance_of_class_probabilities() -> None:
+    method = new("fdr", exemplars=12)
+    learn(method, 1)
+    method.finish_task(task_of(0))
+    method.begin_task(task_of(1))
+    method.replay = 12
+    method.model.eval()
+    value = method.loss(segments(1)[0])["logits"].item()
+    stored = method.memory.extras["logits"]
+    with torch.no_grad():
+        logits = method.logits(method.model.normalise(torch.from_numpy(method.memory.images[np.arange(12)]))).numpy()
+    assert logits.shape == (12, 8) and stored.shape == (12, 4)
+    total = 0.0
+    for row, past in zip(logits.astype(float), stored.astype(float), strict=True):
+        p, q = np.exp(row) / np.exp(row).sum(), np.exp(past) / np.exp(past).sum()
+        total += sum((p[k] - (q[k] if k < 4 else 0.0)) ** 2 for k in range(8)) ** 0.5 / 12
+    assert value == pytest.approx(total, rel=1e-4)

@@ -18,7 +18,14 @@ sys.path.append(str(CUDA))
 import simulated  # noqa: E402
 
 # How often the host waits for the device in a step, at most; 0 where a method is not here.
-WAITS = {"der": 1, "der_pp": 1, "mir": 1, "contrast_scoring": 2}  # for logits or scores that the memory keeps
+WAITS = {
+    "der": 1,
+    "der_pp": 1,
+    "fdr": 1,
+    "gem": 1,
+    "mir": 1,
+    "contrast_scoring": 2,
+}  # for logits or scores that the memory keeps
 
 
 @pytest.fixture
