@@ -166,7 +166,7 @@ def overview_table(_: Mapping[str, Any]) -> list[list[str]]:
     seeds: dict[tuple[str, str], set[str]] = defaultdict(set)
     for file in sorted(RUNS.glob("*.csv")):
         for run in read(file.name):
-            if "method" in run and "seed" in run:
+            if {"benchmark", "method", "seed"} <= run.keys():  # lists of trials name no benchmark
                 seeds[run["benchmark"], run["method"]].add(run["seed"])
     benchmarks = sorted({benchmark for benchmark, _ in seeds})
     methods = sorted(

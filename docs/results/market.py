@@ -3,8 +3,8 @@
     python docs/results/market.py runs/market                 # trials, then three seeds with the chosen settings
     python docs/results/market.py runs/market --jobs 0        # only write the lists of the runs that are finished
 
-Needs Market-1501's training half, VIPeR and PRID 2011 in datasets/ and lreid[start]. The trials and the three seeds take
-about five hours of two cores. Runs in the lists are not repeated, so the command may be interrupted and repeated.
+Needs Market-1501's training half, VIPeR and PRID 2011 in datasets/, and lreid[start]. The trials and the three seeds
+take about five hours of two cores. Runs in the lists are not repeated, so the command may be interrupted and repeated.
 """
 
 import argparse
@@ -99,7 +99,9 @@ class Runs:
             sweep(list(missing.values()), self.out, jobs=jobs)
         for row, run in missing.items():
             if run.is_finished():
-                self.lines[row.key] = dict(zip(KEYS, row.key, strict=True)) | figures(read(run.folder))
+                results = read(run.folder)
+                benchmark = {} if self.trial else {"benchmark": results["benchmark"]}
+                self.lines[row.key] = benchmark | dict(zip(KEYS, row.key, strict=True)) | figures(results)
         order = {row.key: place for place, row in enumerate(rows)}
         self.lines = dict(sorted(self.lines.items(), key=lambda line: order.get(line[0], len(order))))
         with open(self.file, "w", encoding="utf-8", newline="") as stream:
