@@ -14,7 +14,6 @@ describes all requests. Ctrl-C, SIGTERM or SIGHUP stops the server.
 import argparse
 import logging
 import os
-import re
 import select
 import signal
 import socket
@@ -23,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from lreid.apps.arguments import DEVICE, option, require_device, require_model, require_path
-from lreid.errors import InputError, counted, require
+from lreid.errors import InputError, counted, require, short_reason
 
 SHORTEST = 16  # minimum length of a token
 STOPPING = 10  # seconds within which running requests must finish
-MOST_CONNECTIONS = 512  # maximum number of open connections; a quarter of the files that the process may open, if less
+MOST_CONNECTIONS = 512
 UVICORN: dict[str, Any] = {"log_config": None, "log_level": "warning", "proxy_headers": False, "server_header": False}
 
 
@@ -71,7 +70,8 @@ def run(args: argparse.Namespace) -> None:
     from lreid.serve.guard import Limits, is_local
 
     token = os.environ.get("LREID_TOKEN") or None
-    if token is not None and not re.fullmatch(rf"[!-~][ -~]{{{SHORTEST - 2},}}[!-~]", token):  # fits in a header
+    # A header can contain no other characters, and no spaces at its ends.
+    if token and (len(token) < SHORTEST or token != token.strip() or not (token.isascii() and token.isprintable())):
         raise InputError(f"LREID_TOKEN: use {SHORTEST} or more ASCII characters; create one by: openssl rand -hex 32")
     with _listening(args.host, args.port) as listener:
         host, port = listener.getsockname()[:2]
@@ -86,6 +86,7 @@ def run(args: argparse.Namespace) -> None:
 
         gallery = ServedGallery(args.gallery, args.checkpoint, args.device)
         app = create_app(gallery, token=token, limits=Limits(int(args.max_mb * 1e6), args.rate))
+        # asyncio may accept as many connections again before Connection closes the first of them.
         most = min(MOST_CONNECTIONS, os.sysconf("SC_OPEN_MAX") // 4)
         logging.basicConfig(format="%(message)s", level=logging.INFO, handlers=[LogLines(sys.stdout)], force=True)
         config = uvicorn.Config(app, http=Connection, backlog=most, timeout_graceful_shutdown=STOPPING, **UVICORN)
@@ -106,7 +107,5 @@ def _listening(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=512)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"{host}:{port}: lreid cannot serve there ({reason}); choose another --host or --port"
-        ) from None
+        reason = short_reason(error)
+        raise InputError(f"{host}:{port}: cannot serve there ({reason}); choose another --host or --port") from None

@@ -1,7 +1,6 @@
 """The routes of the server: search, add, remove, undo, information, metrics and the page."""
 
 import math
-from collections import Counter
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,8 +33,8 @@ async def _content(request: Request) -> bytes:
 async def _require_known(request: Request) -> None:
     """Refuse query parameters that a route would ignore: unknown ones, such as ``topk``, and repeated ones."""
     names = [each.alias for each in request.scope["route"].dependant.query_params]
-    for name, count in Counter(name for name, _ in request.query_params.multi_items()).items():
-        if name not in names or count > 1:
+    for name in request.query_params:
+        if name not in names or len(request.query_params.getlist(name)) > 1:
             raise HTTPException(422, f"{name[:MOST_LETTERS]}: unknown or repeated; the parameters are {names}")
 
 

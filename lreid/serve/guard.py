@@ -94,8 +94,8 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
-        host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", "none")
-        foreign = site not in ("none", "same-origin") and scope["path"] not in OPEN_PATHS
+        host, origin = headers.get("host", ""), headers.get("origin")
+        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site") and scope["path"] not in OPEN_PATHS
         foreign |= bool(origin) and str(origin).partition("://")[2] != host
         if foreign or (self.token is None and not is_local(_name(host))):
             return _refused(
