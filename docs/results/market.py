@@ -79,7 +79,18 @@ class Row:
 
 KEYS = ("method", "identities", "images", "rate", "seed", "scale", "more")
 FIGURES = ("seen_mAP", "seen_rank1", "unseen_mAP", "unseen_rank1", "mean_over_tasks_mAP", "forgetting", "plasticity")
-VERSIONS = ("commit", "lreid", "python", "torch", "torchvision", "numpy", "faiss-cpu", "threads", "instructions")
+VERSIONS = (
+    "commit",
+    "lreid",
+    "python",
+    "torch",
+    "torchvision",
+    "numpy",
+    "faiss-cpu",
+    "processor",
+    "threads",
+    "instructions",
+)
 
 
 class Runs:

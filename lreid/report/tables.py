@@ -14,6 +14,7 @@ from lreid.errors import InputError, counted
 from lreid.results import METRICS, RankingMetric, Results, average, averaged_kinds, cross_average, is_trained
 
 DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of config keys that the fingerprint of the protocol covers
+COMPUTED_BY = ("commit", "lreid", "torch", "processor")  # keys of ``versions`` in results.json
 WIDTH = 100  # maximum width of a task table in characters
 
 
@@ -342,6 +343,9 @@ def comparison_table(
         [group.benchmark, group.method, group.ap, group.tasks, *([group.seed] if each else []), str(len(group.runs))]
         for group in groups
     ]
+    if format == "csv":
+        keys += COMPUTED_BY
+        words = [[*line, *_computed_by(group.runs)] for line, group in zip(words, groups, strict=True)]
     figures = list(zip(words, group_figures(groups, columns), strict=True))
     if format == "csv":
         return _comparison_csv(keys, columns, figures)
@@ -358,6 +362,11 @@ def comparison_table(
         return text_table(heads, escaped, left=left, style="pipe")
     latex = text_table(heads, rows, left=left, style="latex_booktabs")
     return latex.replace("±", r"$\pm$").replace("–", "--")
+
+
+def _computed_by(runs: Sequence[Results]) -> list[str]:
+    """Return what computed runs, by :data:`COMPUTED_BY`; different values are separated by semicolons."""
+    return ["; ".join(sorted({run.get("versions", {}).get(name, "") for run in runs})) for name in COMPUTED_BY]
 
 
 def _comparison_csv(

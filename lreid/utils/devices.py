@@ -7,6 +7,7 @@ import resource
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -158,19 +159,30 @@ def arithmetic(device: torch.device) -> dict[str, str]:
     """Describe the hardware and settings that influence rounding, without library versions.
 
     Returns:
-        A dictionary with ``threads`` (number of torch's threads), ``instructions`` (CPU instructions that torch uses),
-        ``instruction_limits`` (see below), ``processes`` (number of processes of torchrun) and ``device`` (``cpu`` or
-        the name of the GPU). ``instruction_limits`` lists the environment variables that restrict CPU instructions, as
-        ``NAME=VALUE`` separated by commas, or is ``none``.
+        A dictionary with ``processor`` (its name), ``threads`` (number of torch's threads), ``instructions`` (CPU
+        instructions that torch uses), ``instruction_limits`` (see below), ``processes`` (number of processes of
+        torchrun) and ``device`` (``cpu`` or the name of the GPU). ``instruction_limits`` lists the environment
+        variables that restrict CPU instructions, as ``NAME=VALUE`` separated by commas, or is ``none``.
     """
     limits = [f"{name}={os.environ[name]}" for name in INSTRUCTION_LIMITS if name in os.environ]
     return {
+        "processor": cpu_name(),
         "threads": str(torch.get_num_threads()),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "instruction_limits": ", ".join(limits) or "none",
         "processes": os.environ.get("WORLD_SIZE", "1"),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
     }
+
+
+def cpu_name() -> str:
+    """Return the model name of the processor, or its architecture where Linux does not give the name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
 
 
 def peak_memory_mib(device: torch.device) -> int:

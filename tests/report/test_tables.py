@@ -98,11 +98,13 @@ def test_incomparable_runs_are_not_averaged(results):
 
 def test_csv_has_mean_and_deviation(results):
     runs = [results(rows=4, shift=shift, benchmark='a,"b"') for shift in (0.0, 2.0)]
+    runs[0]["versions"], runs[1]["versions"] = {"commit": "a1", "torch": "2"}, {"commit": "b2", "torch": "2"}
     (line,) = csv.DictReader(io.StringIO(comparison_table(runs, "csv")))
     assert line["benchmark"] == 'a,"b"'
     assert float(line["seen_mAP"]) == pytest.approx(21.5)
     assert float(line["seen_mAP_std"]) == pytest.approx(2**0.5, abs=1e-4)
     assert float(line["forgetting"]) == -1.25
+    assert (line["commit"], line["torch"], line["processor"]) == ("a1; b2", "2", "")
 
 
 def test_markdown_and_latex_escape_names(results):
