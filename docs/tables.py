@@ -167,7 +167,7 @@ def overview_table(_: Mapping[str, Any]) -> list[list[str]]:
     for file in sorted(RUNS.glob("*.csv")):
         for run in read(file.name):
             if {"benchmark", "method", "seed"} <= run.keys():  # lists of trials name no benchmark
-                seeds[run["benchmark"], run["method"]].add(run["seed"])
+                seeds[run["benchmark"], run["method"].partition(",")[0]].add(run["seed"])  # without changed options
     benchmarks = sorted({benchmark for benchmark, _ in seeds})
     methods = sorted(
         {file.stem for file in (ROOT / "configs" / "methods").glob("*.yaml")} & {name for _, name in seeds}
