@@ -16,7 +16,11 @@ TRUTH = "gt.txt"  # file name of the true tracks in MOT Challenge
 PEDESTRIAN = 1  # class in the gt.txt of MOT16 and later, whose lines have nine values
 FRAMES = ("frame_index", "frame", "frame_number")  # keys in JSON that may contain the frame number, from 0
 TRACK_KEYS = ("tracker_id", "track_id")
+CLASS_KEYS = ("class_id", "class")
 CORNERS = (("x_min", "x1"), ("y_min", "y1"), ("x_max", "x2"), ("y_max", "y2"))
+NO_TRACK = -1  # track number of a box that the tracker has not confirmed
+NO_NUMBER = "no track number"
+NORMALISED = 2  # boxes with coordinates from 0 to 1 are smaller, even where they leave the frame
 LARGEST = 2**53  # limit of frame and track numbers; above it, floats cannot hold every whole number
 
 
@@ -47,8 +51,8 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     """Read the boxes of a tracker's file, sorted by frame.
 
     A file that is not JSON has MOT Challenge's format: each line contains frame, track, left, top, width and height,
-    separated by commas or spaces. Confidence, class and further values may follow. Boxes with confidence 0 and boxes of
-    other classes are left out; lreid logs how many.
+    separated by commas or spaces. Confidence, class and further values may follow. Boxes with confidence 0, boxes of
+    other classes, and boxes of a JSON file without a track number are left out; lreid logs how many.
 
     Args:
         file: results of a tracker, or a ``gt.txt`` file of MOT Challenge.
@@ -58,7 +62,7 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     Raises:
         InputError: the file cannot be read, or a line is faulty: values are missing, a frame number is below 1, width
             or height is not positive, ``classes`` are given but the line has no class, or two boxes of a frame have the
-            same track.
+            same track. Or no box has a track number, or the coordinates are not pixels.
         NoTracks: the file has no boxes of these classes.
     """
     boxes: list[Box] = []
@@ -70,6 +74,9 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
         if classes and label is None:
             raise InputError(f"{file}:{number}: has no class, which would be the eighth value; remove --class")
         truth = file.name == TRUTH and len(values) == 9 and values[7] > 0
+        if values[1] == NO_TRACK and file.suffix == ".json":
+            left_out[NO_NUMBER] += 1
+            continue
         if values[6:7] == [0]:
             left_out["confidence 0"] += 1
             continue
@@ -86,6 +93,8 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
             )
         places[box.frame, box.track] = number
         boxes.append(box)
+    if boxes and all(max(box.width, box.height) <= NORMALISED for box in boxes):
+        raise InputError(f"{file}: no box has more than {NORMALISED} pixels; write pixels, not shares of the frame")
     _report(file, left_out, {} if classes else taken, empty=not boxes)
     return sorted(boxes, key=lambda box: (box.frame, box.track))
 
@@ -103,7 +112,7 @@ def _rows(file: Path) -> Iterator[tuple[int, list[float]]]:
 
 
 def _json_rows(file: Path, content: Any) -> Iterator[tuple[int, list[float]]]:
-    """Convert the boxes with a track number in a JSON file to the values of lines in MOT Challenge's format.
+    """Convert the boxes in a JSON file to the values of lines in MOT Challenge's format.
 
     The file contains a list. From supervision (``sv.JSONSink`` with ``custom_data={"frame_index": number}``), an
     element is a row with a frame number and the corners of a box. From Ultralytics, an element is the list that
@@ -121,13 +130,13 @@ def _json_rows(file: Path, content: Any) -> Iterator[tuple[int, list[float]]]:
             corners = row.get("box", row)
             left, top, right, bottom = (float(_first(corners, names)) for names in CORNERS)
             first, track = float(_first(row, FRAMES) if frame is None else frame), _first(row, TRACK_KEYS)
-            label = next((row[name] for name in ("class_id", "class") if isinstance(row.get(name), int)), 0)
-            if track not in (None, "", -1):  # otherwise a detection that the tracker has not confirmed
-                yield number, [first + 1, float(track), left, top, right - left, bottom - top, 1, label]
+            label = float(next((row[name] for name in CLASS_KEYS if row.get(name) not in (None, "")), 0))
+            track = NO_TRACK if track in (None, "") else float(track)
+            yield number, [first + 1, track, left, top, right - left, bottom - top, 1, label]
         except (AttributeError, TypeError, ValueError):
             raise InputError(
-                f"{file}: row {number} is {str(row)[:60]!r}; expected a box with the numbers of its corners, frame and "
-                "track"
+                f"{file}: row {number} is {str(row)[:60]!r}; expected a box with the numbers of its corners, frame, "
+                "track and class"
             ) from None
 
 
@@ -139,13 +148,16 @@ def _first(row: dict[str, Any], names: Sequence[str]) -> Any:
 def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int], *, empty: bool) -> None:
     """Log how many boxes were left out, and whether the other boxes have several classes; refuse an empty file."""
     omitted = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items()))
+    omitted += "; pass --class N to take a class" * any(reason.startswith("class") for reason in left_out)
+    if empty and NO_NUMBER in left_out:
+        raise InputError(f"{file}: no box has a track number; run a tracker, such as model.track of Ultralytics")
     if empty:
-        content = f" except boxes that lreid leaves out ({omitted}; pass --class N to take a class)" if omitted else ""
+        content = f" except boxes that lreid leaves out ({omitted})" if omitted else ""
         raise NoTracks(
             f"{file}: holds no tracks{content}; expected lines of frame,track,left,top,width,height,confidence"
         )
     if omitted:
-        logger.info("%s: boxes left out (%s); pass --class N to take a class", file, omitted)
+        logger.info("%s: boxes left out (%s)", file, omitted)
     if len(taken) > 1:
         counts = ", ".join(f"{label:g}: {count}" for label, count in sorted(taken.items()))
         logger.warning("%s: holds boxes of several classes (%s); pass --class N to take only one", file, counts)

@@ -1,6 +1,5 @@
 """Make a re-identification data set from videos and a tracker's results in MOT Challenge's format."""
 
-import configparser
 import csv
 import io
 import logging
@@ -20,10 +19,10 @@ from lreid.data.custom import LIST, cameras_of, splits_of
 from lreid.data.listing import Listed
 from lreid.data.records import grouped
 from lreid.data.tracker_boxes import LARGEST, TRUTH, Box, read_tracks
-from lreid.data.videos import FASTEST, SLOWEST, Tracked, open_video, shown
+from lreid.data.videos import FASTEST, Tracked, open_video, rate_in, shown
 from lreid.errors import InputError, counted
 from lreid.utils.files import describe_folder, folder_at_once, list_folder, write_file, write_text
-from lreid.utils.reading import escaped, naming_damage
+from lreid.utils.reading import escaped
 
 logger = logging.getLogger("lreid")
 
@@ -136,7 +135,7 @@ def _sequence(source: Path, tracks: Path) -> Tracked:
     """Pair a video, or a folder with its frames, with its file of tracks."""
     if not source.is_dir():
         return Tracked(escaped(source.stem), source, tracks)
-    return Tracked(escaped(source.resolve().name), _frames_in(source) or source, tracks, _rate_in(source))
+    return Tracked(escaped(source.resolve().name), _frames_in(source) or source, tracks, rate_in(source))
 
 
 def _frames_in(folder: Path) -> Path | None:
@@ -144,17 +143,6 @@ def _frames_in(folder: Path) -> Path | None:
     if (folder / "img1").is_dir():
         return folder / "img1"
     return next(iter(list_folder(folder, "vdo.*")), None)
-
-
-def _rate_in(folder: Path) -> float | None:
-    """Read the frames per second from MOT Challenge's ``seqinfo.ini``; None if the file or the rate is missing."""
-    file, parser = folder / "seqinfo.ini", configparser.ConfigParser(interpolation=None)
-    with naming_damage(file, "cannot be read", "correct it, or remove it"):
-        parser.read(file, encoding="utf-8-sig")  # a missing file is empty
-        rate = parser.getfloat("Sequence", "frameRate", fallback=None)
-        if rate is not None and not SLOWEST <= rate <= FASTEST:
-            raise ValueError(f"frameRate is {rate:g}; must be {SLOWEST:g} to {FASTEST:g} frames per second")
-    return rate
 
 
 def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[Listed]:
@@ -171,13 +159,10 @@ def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[Listed]:
     for track, each in best.cut(frames, quality):
         path = Path("images", sequence.name, str(track), f"{each.frame:06d}.jpg")
         each.write(folder / path)
-        images.append(Listed(path.as_posix(), str(track), sequence.name, str(int((each.frame - 1) / rate))))
+        images.append(Listed(path.as_posix(), str(track), sequence.name, str(int(best.times[each.frame]))))
     if best.frames_read == 0:
         raise InputError(f"{sequence.frames}: no frame can be read; convert the video, for instance with ffmpeg")
     best.require_boxes_in_video(sequence)
-    if best.outside:
-        message = "%s: %d boxes left out, because less than half of each is in the frame"
-        logger.info(message, sequence.tracks, best.outside)
     if not images:
         raise InputError(
             f"{sequence.tracks}: no box in the frames is at least {choice.height} pixels high with a sharpness of at "
@@ -214,30 +199,37 @@ class BestCrops:
     Attributes:
         frames_read: number of frames that :meth:`cut` has read.
         outside: number of boxes that :meth:`cut` left out, because less than half of each is in the frame.
+        times: time of each frame with boxes in seconds, by its number, from 0 for the first frame of the video.
     """
 
     def __init__(self, boxes: Sequence[Box], choice: Choice, rate: float) -> None:
         self.boxes = boxes
         self.by_frame, self.by_track = (grouped(boxes, attrgetter(name)) for name in ("frame", "track"))
-        self.shortest = max(round(min(choice.every * rate, LARGEST)), 1)  # frames per interval
+        frames = round(min(choice.every * rate, LARGEST))  # per interval, if all frames last equally long
+        self.shortest = frames / rate if choice.every * rate >= 1 else max(choice.every, 1 / FASTEST)  # seconds
         self.most = choice.most
         self.frames_read = self.outside = 0
+        self.times: dict[int, float] = {}
 
     def cut(
-        self, frames: Iterator[np.ndarray], quality: Callable[[np.ndarray, Box, Sequence[Box]], float | None]
+        self,
+        frames: Iterator[tuple[float, np.ndarray]],
+        quality: Callable[[np.ndarray, Box, Sequence[Box]], float | None],
     ) -> Iterator[tuple[int, Crop]]:
         """Yield track and crop when no later box can be better, and stop after the last frame with a box.
 
         Args:
-            frames: frames (H, W, 3) uint8.
+            frames: time and frame (H, W, 3) uint8, from :func:`lreid.data.videos.open_video`.
             quality: function that returns the quality of a crop, from its pixels, its box and all boxes of the frame,
                 or None to leave the crop out.
         """
         held: dict[int, Crop] = {}  # by track
         end = max(self.by_frame, default=0)
-        for number, frame in enumerate(frames, start=1):
+        for number, (seconds, frame) in enumerate(frames, start=1):
             self.frames_read = number
             boxes = self.by_frame.get(number, [])
+            if boxes:
+                self.times[number] = seconds
             for box in boxes:
                 interval, last = self._interval(box), self.by_track[box.track][-1]
                 if box.track in held and held[box.track].interval != interval:
@@ -256,7 +248,7 @@ class BestCrops:
         yield from sorted(held.items())  # the video ends before these tracks
 
     def require_boxes_in_video(self, sequence: Tracked) -> None:
-        """Warn about boxes after the last frame of a video; refuse tracks that have only such boxes."""
+        """Warn about boxes outside the frame or after the last one; refuse tracks that have only the latter."""
         count, source = sum(box.frame > self.frames_read for box in self.boxes), shown(sequence.frames)
         fault = (
             f"{count} of {counted(len(self.boxes), 'box')} come after frame {self.frames_read}, the last of {source}"
@@ -265,11 +257,15 @@ class BestCrops:
             raise InputError(f"{sequence.tracks}:{self.boxes[0].line}: {fault}; pass the tracks of this video")
         if count:
             logger.warning("%s: %s, and are left out", sequence.tracks, fault)
+        if self.outside:
+            reason = "because less than half of each is in the frame; a box has a width and a height, not two corners"
+            logger.warning("%s: %s left out, %s", sequence.tracks, counted(self.outside, "box"), reason)
 
     def _interval(self, box: Box) -> int:
         """Return the number (from 0) of a box's interval in its track."""
         first, last = self.by_track[box.track][0].frame, self.by_track[box.track][-1].frame
-        return (box.frame - first) // max(self.shortest, math.ceil((last - first + 1) / self.most))
+        in_time = (self.times[box.frame] - self.times[first]) / self.shortest
+        return min(int(in_time + 1e-6), (box.frame - first) // math.ceil((last - first + 1) / self.most))
 
 
 def crop(frame: np.ndarray, box: Box) -> np.ndarray | None:

@@ -1,6 +1,8 @@
 """Open videos, and folders with one image per frame."""
 
+import configparser
 import logging
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from lreid.data.listing import visible_images
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
 from lreid.utils.files import describe_folder
-from lreid.utils.reading import require_regular
+from lreid.utils.reading import naming_damage, require_regular
 
 cv2 = Extra("cv2", "opencv")
 logger = logging.getLogger("lreid")
@@ -41,11 +43,15 @@ class Tracked:
     rate: float | None = None
 
 
-def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
+def open_video(sequence: Tracked) -> tuple[float, Iterator[tuple[float, np.ndarray]]]:
     """Open a video.
 
+    The times of a video file come from its container, where they differ from those of a constant rate by half a frame
+    or more. A given rate, or that of a folder's ``seqinfo.ini``, is taken as constant.
+
     Returns:
-        Frames per second, and an iterator that decodes the frames one by one as (H, W, 3) uint8 RGB.
+        Frames per second, on average; and an iterator that decodes the frames one by one, as the time since the first
+        frame in seconds and (H, W, 3) uint8 RGB.
 
     Raises:
         InputError: the video or folder cannot be read.
@@ -55,7 +61,8 @@ def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
         files = sorted(visible_images(source), key=_by_number)
         if not files:
             raise InputError(f"{source}: holds no images of frames; {describe_folder(source)}")
-        return sequence.rate or RATE, (read_image(file) for file in files)
+        rate = sequence.rate or rate_in(source) or rate_in(source.parent) or _assumed(source)
+        return rate, ((number / rate, read_image(file)) for number, file in enumerate(files))
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # silences FFmpeg's own lines about damaged videos
     if isinstance(source, Path):
         require_regular(source)
@@ -67,18 +74,22 @@ def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
         )
     rate = sequence.rate or video.get(cv2.CAP_PROP_FPS)
     if not SLOWEST <= rate <= FASTEST:
-        logger.warning("%s: does not state its frame rate; lreid assumes %g frames per second", shown(source), RATE)
-        rate = RATE
+        rate = _assumed(source)
 
-    def frames() -> Iterator[np.ndarray]:
-        number = 0
+    def frames() -> Iterator[tuple[float, np.ndarray]]:
+        number, start, seconds = 0, 0.0, -math.inf
         try:
             while True:
                 read, frame = video.read()
                 if not read:
                     break
+                stated = video.get(cv2.CAP_PROP_POS_MSEC) / 1000
+                start = start if number else stated
+                constant = number / rate
+                exact = constant if sequence.rate or abs(stated - start - constant) * rate < 0.5 else stated - start
+                seconds = exact if exact > seconds else seconds + 1 / rate  # a stream may state no times
                 number += 1
-                yield np.ascontiguousarray(frame[..., ::-1])
+                yield seconds, np.ascontiguousarray(frame[..., ::-1])
             if (announced := video.get(cv2.CAP_PROP_FRAME_COUNT)) > number + 1:  # often an estimate
                 logger.warning(
                     "%s: %d of %d frames can be read; if its middle is damaged, later tracks are shifted; convert "
@@ -89,6 +100,22 @@ def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
             video.release()
 
     return rate, frames()
+
+
+def _assumed(source: Path | str) -> float:
+    logger.warning("%s: does not state its frame rate; lreid assumes %g frames per second", shown(source), RATE)
+    return RATE
+
+
+def rate_in(folder: Path) -> float | None:
+    """Read the frames per second from MOT Challenge's ``seqinfo.ini``; None if the file or the rate is missing."""
+    file, parser = folder / "seqinfo.ini", configparser.ConfigParser(interpolation=None)
+    with naming_damage(file, "cannot be read", "correct it, or remove it"):
+        parser.read(file, encoding="utf-8-sig")  # a missing file is empty
+        rate = parser.getfloat("Sequence", "frameRate", fallback=None)
+        if rate is not None and not SLOWEST <= rate <= FASTEST:
+            raise ValueError(f"frameRate is {rate:g}; must be {SLOWEST:g} to {FASTEST:g} frames per second")
+    return rate
 
 
 def _by_number(file: Path) -> list[tuple[int, str]]:

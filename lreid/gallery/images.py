@@ -29,6 +29,7 @@ from lreid.data.listing import (
 from lreid.data.records import Record
 from lreid.errors import ArgumentError, InputError, OutOfMemory, counted
 from lreid.gallery.store import LabelNames, hash_of
+from lreid.utils.clock import require_clock
 from lreid.utils.identities import UNKNOWN, label_of, require_written
 from lreid.utils.reading import escaped
 
@@ -166,6 +167,7 @@ def _seconds(image: Listed, where: Path) -> int:
         raise InputError(
             f"{where}: time of {image.path} is {image.time!r}; write whole seconds, or leave the cell empty"
         )
+    require_clock(int(image.time), f"{where}: time of {image.path}")
     return int(image.time)
 
 

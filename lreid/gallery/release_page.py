@@ -16,12 +16,12 @@ from lreid.gallery.release_check import ModelComparison, Ranked
 from lreid.report.rendering import Cell, Panel, RankedQuery, Table, TableRow, panel, ranked_panel, write_ranked
 from lreid.report.tables import duration, number
 from lreid.retrieval.ranking import ranking_of
+from lreid.utils.clock import SINCE_START
 from lreid.utils.files import write_text
 
 PAGE, FIGURES = "check.html", "check.json"
 MOST_PEOPLE = 12  # maximum number of people per section that are shown with images
 MATCHES = 5  # number of gallery images per query
-CLOCK = 10**8  # seconds; larger times are interpreted as seconds since 1970
 HEADS = {"rank1": "Rank-1", "true_positive_rate": "TPIR", "mAP": "mAP", "fpir": "FPIR"}
 
 
@@ -168,7 +168,7 @@ def _groups(results: dict[str, Any], by: str, title: str) -> list[Panel]:
 
 def _moment(seconds: int) -> str:
     """Format a time as a date if it is above ``CLOCK``, otherwise as seconds."""
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d}" if seconds >= CLOCK else f"{seconds} s"
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d}" if seconds >= SINCE_START else f"{seconds} s"
 
 
 def _people(results: dict[str, Any]) -> list[Panel]:

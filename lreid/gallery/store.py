@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
+from lreid.utils.clock import require_clock
 from lreid.utils.identities import UNKNOWN, as_labels, as_names, is_missing, label_of, warn_of_spellings
 
 SCHEME = "milvus:"  # prefix of the address of a database
@@ -124,6 +125,8 @@ class Filter:
         for name in ("since", "until"):
             if not isinstance(value := getattr(self, name), (int, np.integer, type(None))):
                 raise InputError(f"filter {name}: {value!r} is not an integer")
+            if value is not None:
+                require_clock(value, f"filter {name}:")
 
     def numbered(self, number_of: Callable[[str, int | str], int]) -> Filter:
         """Return the same filter with integers as labels."""
@@ -223,6 +226,7 @@ def checked_labels(
             names[what] = {number: name for number, name in (old_names | new).items() if number != UNKNOWN}
             warn_of_spellings(names[what].values(), f"gallery {PLURAL[what]}")
     seconds = unknown if times is None else as_labels(times, "gallery times", count)
+    require_clock(seconds, "gallery times: a time")
     identities, cameras = columns
     return GalleryRows(unknown, identities, cameras, seconds, np.array(paths, dtype=object)), names
 

@@ -16,6 +16,7 @@ from lreid.data.videos import FASTEST, RATE, SLOWEST, Tracked, open_video, shown
 from lreid.errors import InputError, counted
 from lreid.link.detection import detect
 from lreid.link.record import Json
+from lreid.utils.clock import require_clock
 from lreid.utils.files import write_file
 from lreid.utils.reading import misfit, naming_damage, parse_yaml, read_text
 
@@ -59,8 +60,8 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
     """Read recordings and minimum travel times between cameras (A, B, seconds) from a YAML file.
 
     Raises:
-        InputError: the file cannot be read, a camera occurs twice, a key is unknown, a file is missing, or a value is
-            invalid.
+        InputError: the file cannot be read, a camera occurs twice, a key is unknown, a file is missing, a value is
+            invalid, or only some cameras have a start or a time zone.
     """
     kind, advice = "list of cameras", "write cameras: NAME: {video: …, tracks: …}"
     with naming_damage(file, f"not a {kind}", advice, kind):
@@ -68,7 +69,7 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
         fault = misfit(content, CAMERAS_FORM)
         if fault or not content["cameras"]:
             raise ValueError(fault or "it lists no camera")
-    clips = []
+    clips, kinds = [], {}
     for camera, of in content["cameras"].items():
         if "/" in camera or not camera.strip() or not camera.isprintable() or camera.startswith("."):
             raise InputError(
@@ -82,19 +83,30 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
                 raise InputError(f"{path}: no such {what}, as given in {file}; correct the path")
         if not SLOWEST <= (rate := of.get("rate", RATE)) <= FASTEST:
             raise InputError(f"{file}: {camera}: rate is {rate}; must be {SLOWEST:g} to {FASTEST:g} frames per second")
-        clips.append(Clip(camera, video, tracks, _seconds(f"{file}: {camera}", of.get("start", 0)), of.get("rate")))
+        start, kind = _start(f"{file}: {camera}", of.get("start"))
+        kinds[kind] = camera
+        clips.append(Clip(camera, video, tracks, start, of.get("rate")))
+    if len(kinds) > 1:
+        given = " and ".join(f"{camera} has {kind}" for kind, camera in kinds.items())
+        raise InputError(f"{file}: {given}; give every camera a start with a time zone, or none of them")
     travel = [_travel(f"{file}: travel", each, content["cameras"]) for each in content.get("travel", [])]
     return clips, travel
 
 
-def _seconds(where: str, value: Any) -> float:
-    """Convert a time from 1970 on to seconds since 1970; times without a time zone are UTC."""
+def _start(where: str, value: Any) -> tuple[float, str]:
+    """Return a start in seconds since 1970, and its kind in words; a time without a time zone counts as UTC."""
+    if value is None:
+        return 0.0, "no start"
+    kind = "a start with a time zone"
     try:
         moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
         if isinstance(moment, datetime.datetime):
-            moment = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.timezone.utc)).timestamp()
-        if type(moment) in (int, float) and 0 <= moment < 1e11:
-            return float(moment)
+            if moment.tzinfo is None:
+                moment, kind = moment.replace(tzinfo=datetime.timezone.utc), "a start without a time zone"
+            moment = moment.timestamp()
+        if type(moment) in (int, float):
+            require_clock(moment, f"{where}: start", least=-math.inf)
+            return float(moment), kind
     except (ValueError, OverflowError):
         pass
     raise InputError(f"{where}: start is {value!r}; write it like 2026-03-02T08:00:00, or as seconds since 1970")
@@ -136,7 +148,7 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Json]:
         key = f"{clip.name}/{track}"
         text = "".join(f"{box.frame},{','.join(f'{v:g}' for v in box[3:])}\n" for box in seen)
         write_file(folder / key / BOXES, lambda file: file.write(text.encode()))  # noqa: B023
-        start, end = (clip.start + (box.frame - 1) / rate for box in (seen[0], seen[-1]))
+        start, end = (clip.start + best.times[box.frame] for box in (seen[0], seen[-1]))
         place = {"key": key, "camera": clip.camera, "start": start, "end": end}
         decided = {"identity": 0, "score": None, "why": ""}
         tracklets.append({**place, **decided, "crops": dict(sorted(crops[track].items()))})

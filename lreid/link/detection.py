@@ -36,7 +36,7 @@ def detect(tracked: Tracked) -> list[Box]:
     subtractor = cv2.createBackgroundSubtractorMOG2(history=500, varThreshold=25, detectShadows=True)
     tracks: list[list[Box]] = []
     live: list[list[Box]] = []
-    for number, frame in enumerate(frames, start=1):
+    for number, (_, frame) in enumerate(frames, start=1):
         live = [track for track in live if number - track[-1].frame <= MAX_GAP * rate]
         boxes = _moving(subtractor, frame)
         overlaps = _overlaps([track[-1] for track in live], boxes)

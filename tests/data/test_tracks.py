@@ -15,6 +15,7 @@ from lreid.data.tracker_boxes import read_tracks
 from lreid.data.tracks import Choice, from_tracks, sharpness
 from lreid.data.videos import Tracked, open_video
 from lreid.errors import InputError
+from lreid.link.cutting import Clip, cut
 
 COLOURS = {1: (220, 30, 30), 2: (30, 200, 30), 3: (40, 40, 220), 4: (200, 200, 40), 5: (40, 200, 200)}
 HEIGHT, WIDTH, FRAMES, RATE = 120, 240, 20, 10
@@ -122,12 +123,47 @@ def test_video_names_that_are_not_unicode_are_escaped(gate, tmp_path: Path) -> N
     assert data_set.name == r"caf\udce9" and all(Path(record.path).is_file() for record in data_set.train)
 
 
+@pytest.mark.parametrize("rate", [None, 5.0])
+def test_times_of_frames_come_from_the_container(tmp_path: Path, rate: float | None) -> None:
+    """Frames 6 to 10 of a Matroska file last a second each, as of a camera in the dark; the stated rate stays 10."""
+    video, tracks = tmp_path / "gate.mkv", tmp_path / "gate.txt"
+    writer = cv2.VideoWriter(str(video), cv2.VideoWriter_fourcc(*"MJPG"), RATE, (WIDTH, HEIGHT))
+    for number in range(1, FRAMES + 1):
+        writer.write(np.random.default_rng(number).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8))  # one cluster each
+    writer.release()
+    content, at = bytearray(video.read_bytes()), 0
+    times = [100 * number + 900 * min(max(number - 5, 0), 5) for number in range(FRAMES)]  # ms
+    for number, time in enumerate(times):  # a block begins with its track (1), its time in the cluster, and flags
+        at = content.index(b"\x81\0\0\x80", at + 1)
+        content[at + 1 : at + 3] = (time - 100 * number).to_bytes(2, "big")
+    video.write_bytes(content)
+    tracks.write_text("\n".join([*lines([1], range(1, 6)), *lines([2], range(16, 21))]))
+    wanted = [time / 1000 for time in times] if rate is None else [number / 5 for number in range(FRAMES)]
+    assert [time for time, _ in open_video(Tracked("gate", video, tracks, rate))[1]] == pytest.approx(wanted)
+    if rate is None:
+        from_tracks([video], [tracks], tmp_path / "set")
+        assert [(row["pid"], row["time"]) for row in table(tmp_path / "set")] == [("gate-1", "0"), ("gate-2", "6")]
+        (_, tracklet) = cut(Clip("gate", video, tracks, 1e9, None), tmp_path / "crops", Choice())
+        assert (tracklet["start"], tracklet["end"]) == pytest.approx((1e9 + 6, 1e9 + 6.4))
+
+
+def test_rate_of_frames_is_in_seqinfo_or_assumed_with_a_warning(tmp_path: Path, caplog) -> None:
+    for number in range(3):
+        (tmp_path / "img1").mkdir(exist_ok=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / "img1" / f"{number}.png")
+    times = [time for time, _ in open_video(Tracked("gate", tmp_path / "img1", tmp_path))[1]]
+    assert times == [0, 1 / 25, 2 / 25] and "25" in caplog.text
+    (tmp_path / "seqinfo.ini").write_text("[Sequence]\nframeRate=10\n")
+    assert [time for time, _ in open_video(Tracked("gate", tmp_path / "img1", tmp_path))[1]] == [0, 0.1, 0.2]
+    assert len(caplog.messages) == 1
+
+
 @pytest.mark.parametrize("name", ["{}.png", "frame_{}.png", "{:03d}.png"])
 def test_frames_are_in_the_order_of_their_numbers(name: str, tmp_path: Path) -> None:
     for number in range(1, FRAMES + 1):
         Image.fromarray(np.full((4, 4, 3), number, np.uint8)).save(tmp_path / name.format(number))
     _, frames = open_video(Tracked("gate", tmp_path, tmp_path))
-    assert [int(frame[0, 0, 0]) for frame in frames] == list(range(1, FRAMES + 1))
+    assert [int(frame[0, 0, 0]) for _, frame in frames] == list(range(1, FRAMES + 1))
 
 
 def test_same_identities_get_cameras(tmp_path: Path) -> None:
@@ -225,10 +261,42 @@ def test_json_of_supervision_and_ultralytics_gives_the_boxes_of_mot(tmp_path: Pa
         frames[frame].append({"name": "person", "class": 0, "box": box} | ({"track_id": track} if track else {}))
     file.write_text(json.dumps(frames))
     assert [box[1:] for box in read_tracks(file)] == wanted
+    for label in ("2.0", '"2"'):
+        file.write_text(json.dumps(frames).replace('"class": 0', f'"class": {label}'))
+        assert [box[1:] for box in read_tracks(file, [2])] == wanted
     for content in ('{"a": 1}', "[1]", '[{"x_min": 1}]', '[[{"track_id": 1}]]', '[{"x1": "a"}]', "[", "[]"):
         file.write_text(content)
         with pytest.raises(InputError, match=r"t\.json: "):
             read_tracks(file)
+
+
+def test_boxes_without_a_track_number_are_counted_or_refused(tmp_path: Path, caplog) -> None:
+    caplog.set_level("INFO")
+    file, corners = tmp_path / "t.json", {"x1": 5, "y1": 6, "x2": 25, "y2": 46}
+    file.write_text(json.dumps([[{"box": corners, "track_id": 1}, {"box": corners}], [{"box": corners}]]))
+    assert len(read_tracks(file)) == 1 and "no track number: 2" in caplog.text
+    file.write_text(json.dumps([[{"box": corners}]]))
+    with pytest.raises(InputError, match=r"t\.json: .*track") as error:
+        read_tracks(file)
+    assert type(error.value) is InputError  # not the file of a camera that saw nobody
+
+
+@pytest.mark.parametrize("text", ["1,1,0.1,0.2,0.2,0.5\n2,1,0.9,0.2,0.2,1.1", "1 1 0 0 1 1"])
+def test_boxes_in_shares_of_the_frame_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text(text)
+    with pytest.raises(InputError, match=r"t\.txt: .*pixels"):
+        read_tracks(tmp_path / "t.txt")
+
+
+def test_boxes_that_leave_the_frame_are_counted(gate, tmp_path: Path, caplog) -> None:
+    """Two corners in place of width and height make many boxes leave the frame."""
+    boxes = [(f, t, *box(t, f)) for f in range(1, 6) for t in COLOURS]
+    gate[1].write_text("\n".join(f"{f},{t},{x},{y},{x + w},{y + h}" for f, t, x, y, w, h in boxes))
+    insides = [(min(2 * x + w, WIDTH) - x) * min(2 * y + h, HEIGHT) / (x + w) / (y + h) for *_, x, y, w, h in boxes]
+    outside = sum(share < 0.5 for share in insides)
+    cut(Clip("gate", *gate, 0.0, None), tmp_path / "crops", Choice())
+    from_tracks([gate[0]], [gate[1]], tmp_path / "set")
+    assert outside > 4 and sum(f"{outside} boxes" in each for each in caplog.messages) == 2
 
 
 def test_boxes_left_out_of_ground_truth_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

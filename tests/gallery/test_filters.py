@@ -67,7 +67,15 @@ def test_text_does_not_reach_an_expression():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("since", "0 or 1"), ("not_both", ["78"]), ("not_both", [(1, 2), (1, 2, 3)]), ("not_both", 3)]
+    ("name", "value"),
+    [
+        ("since", "0 or 1"),
+        ("since", 1_772_438_400_000),
+        ("until", 600_000_000),
+        ("not_both", ["78"]),
+        ("not_both", [(1, 2), (1, 2, 3)]),
+        ("not_both", 3),
+    ],
 )
 def test_invalid_times_and_pairs_are_named(name, value):
     with pytest.raises(InputError, match=f"filter {name}"):

@@ -86,6 +86,21 @@ def test_time_must_be_whole_seconds(tmp_path: Path, time: str) -> None:
         list_images([tmp_path], "gallery")
 
 
+@pytest.mark.parametrize(
+    ("time", "accepted"),
+    [(0, True), (86_400, True), (10**8, False), (631_151_999, False), (631_152_000, True), (4_102_444_799, True),
+     (4_102_444_800, False), (1_772_438_400_000, False)],
+)  # fmt: skip
+def test_times_are_within_1990_and_2100_or_count_from_a_common_start(tmp_path: Path, time: int, accepted: bool) -> None:
+    (touch(tmp_path, "a.jpg") / "index.csv").write_text(f"path,pid,time\na.jpg,1,{time}\n")
+    for enter in (
+        lambda: list_images([tmp_path], "gallery"),
+        lambda: Gallery.build(np.eye(2), ["a", "b"], times=[-1, time], model="m"),
+    ):
+        with contextlib.nullcontext() if accepted else pytest.raises(InputError, match=f"time.*{time}"):
+            enter()
+
+
 def test_folder_of_one_person_and_single_files_name_nobody(tmp_path: Path) -> None:
     sources = [touch(tmp_path / "anna", "1.jpg", "2.jpg"), touch(tmp_path, "cam7_03.jpg") / "cam7_03.jpg"]
     images = list_images(sources, "gallery")

@@ -34,6 +34,7 @@ from lreid.utils.identities import JUNK
 from lreid.utils.reading import naming_damage
 
 SPLITS = ("train", "test")
+MOST = 1e9  # limit of the numbers in a list; the file of names has 10 million lines
 QUERIES, DATES = "query_IDX.txt", "outfit_dates.txt"
 TEXTS = (*(name.format(split) for split in SPLITS for name in ("{}_name.txt", "track_{}_info.txt")), QUERIES)
 NAME = re.compile(r"(?P<pid>\d{4})O(?P<outfit>\d{3})C(?P<camid>\d+)T\d{3}F\d{5}\.jpg")
@@ -66,6 +67,10 @@ def read(home: Path) -> DataSet:
     """
     train, test = (_frames(home, split) for split in SPLITS)
     queries = {query for (query,) in _rows(home / QUERIES, 1)}
+    if outside := queries - set(range(len(_rows(home / "track_test_info.txt", 5)))):
+        raise InputError(
+            f"{home / QUERIES}: {min(outside)} is not the number of a line of track_test_info.txt; download it again"
+        )
     return DataSet(
         "mevid",
         tuple(train),
@@ -111,7 +116,7 @@ def _named_tracklets(home: Path, split: str) -> Iterator[tuple[Tracklet, list[st
             names = [line.strip() for line in islice(lines, skipped, max(tracklet.last + 1 - start, skipped))]
             start = tracklet.last + 1
             labels = [[int(each) for each in match.groups()] for match in map(NAME.fullmatch, names) if match]
-            if labels != [[*tracklet[3:]]] * (tracklet.last + 1 - tracklet.first):
+            if len(labels) != tracklet.last + 1 - tracklet.first or any(each != [*tracklet[3:]] for each in labels):
                 raise InputError(
                     f"{file}:{tracklet.first + 1}: expected names of images of person {tracklet.pid}, outfit "
                     f"{tracklet.outfit}, camera {tracklet.camid} (line {tracklet.number + 1} of {info.name}); "
@@ -123,7 +128,10 @@ def _named_tracklets(home: Path, split: str) -> Iterator[tuple[Tracklet, list[st
 def _rows(file: Path, columns: int) -> list[list[int]]:
     """Read the integers of each line, which numpy may have written as floats."""
     with naming_damage(file, f"has other lines than {columns} whole numbers", "download the file again"):
-        return np.loadtxt(file, usecols=range(columns), ndmin=2).astype(np.int64).tolist()
+        values = np.loadtxt(file, usecols=range(columns), ndmin=2)
+        if not ((values == values.round()) & (abs(values) < MOST)).all():  # NaN is unequal to itself
+            raise ValueError("a number is a fraction, infinite or too large")
+        return values.astype(np.int64).tolist()
 
 
 def _dates(file: Path) -> dict[tuple[int, int], str]:

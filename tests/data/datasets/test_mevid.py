@@ -106,6 +106,21 @@ def test_frames_have_person_camera_outfit_and_tracklet(root: Path) -> None:
     assert query_gallery([data_set], "seen").sizes == (len(QUERIES), 6)
 
 
+@pytest.mark.parametrize(
+    ("file", "place", "value"),
+    [
+        ("track_test_info.txt", 1, "1e15"), ("track_test_info.txt", 0, "1e300"), ("track_test_info.txt", 3, "1.5"),
+        ("track_train_info.txt", 1, "nan"), ("query_IDX.txt", 0, "-1"), ("query_IDX.txt", 0, "13"),
+    ],
+)  # fmt: skip
+def test_numbers_that_no_list_can_have_are_refused(home: Path, file: str, place: int, value: str) -> None:
+    words = (home / file).read_text().split(" " if "track" in file else "\n")
+    words[place] = value
+    (home / file).write_text((" " if "track" in file else "\n").join(words))
+    with pytest.raises(InputError, match=file):
+        spec_of("mevid").load(home.parent)
+
+
 def official(features: dict[str, np.ndarray], outfits: str) -> tuple[float, float]:
     """mAP and Rank-1 in per cent, by the rules of the authors' code, as loops."""
     means = {
