@@ -335,7 +335,7 @@ def decode(path: str | Path, content: BytesIO | None = None, *, within: int = 0)
 
 
 def rgb_of(image: Image.Image) -> np.ndarray:
-    """Convert a PIL image to (H, W, 3) uint8 RGB; 16-bit grey values become 8-bit values.
+    """Convert a PIL image to (H, W, 3) uint8 RGB; 16-bit grey values become 8-bit values, and transparency black.
 
     Raises:
         ValueError: the image has 32-bit grey values.
@@ -347,6 +347,8 @@ def rgb_of(image: Image.Image) -> np.ndarray:
         return np.repeat(grey[..., None], 3, axis=2)
     if image.mode in ("I", "F"):
         raise ValueError("32-bit grey values, whose range is unknown; convert it to 8 bits")
+    if image.has_transparency_data:  # hidden colours of transparent pixels must not change a feature
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image.convert("RGBA"))
     return np.array(image.convert("RGB"))
 
 

@@ -240,7 +240,23 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
         identity = above[depth] if len(above) > depth else None
         camera = camera_in("/".join([*above[:depth], *above[depth + 1 :], name]))
         listed.append(_labelled(file, identity, camera))
+    _warn_of_levels(folder, [above[depth : depth + 2] for *above, _ in inside])
     return listed
+
+
+def _warn_of_levels(folder: Path, levels: Iterable[Sequence[str]]) -> None:
+    """Warn if the folders of identities have the same subfolders, because these may be the people.
+
+    Args:
+        levels: names of the folder of an identity and of its subfolder, if any, per image.
+    """
+    pairs = {(*each,) for each in levels if len(each) == 2 and not CAMERA.fullmatch(each[1])}
+    tops, names = ({pair[level] for pair in pairs} for level in range(2))
+    if len(names) > 1 < len(tops) and 2 * len(pairs) > len(tops) * len(names):
+        logger.warning(
+            "%s: the identities (%s) have the same subfolders (%s); if these are the people, pass a pattern such as %s",
+            *(folder, first_few(sorted(tops)), first_few(sorted(names)), "{camid}/{pid}/{name}.jpg"),
+        )
 
 
 def _labelled(file: Path, identity: str | None, camera: str | None) -> Listed:

@@ -3,6 +3,8 @@
 import csv
 import logging
 import os
+import re
+from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -119,6 +121,9 @@ def read_table(file: Path, *, splits: bool = True, named: bool = True, root: Pat
     if table:
         _translate(file, table)
     header = table[0][1] if table else []
+    # Columns without a name, such as those that were emptied in Excel, mean nothing.
+    if repeated := [name for name, count in Counter(header).items() if name and count > 1]:
+        raise InputError(f"{file}:1: the header has {repeated[0]} twice; remove or rename one of the two")
     missing = [name for name in COLUMNS if name not in header and (splits or name != "split")]
     if missing:
         raise InputError(
@@ -153,10 +158,13 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
     advice = "save it as CSV in UTF-8, or name a folder of images"
     damage = naming_damage(file, "cannot be read as CSV in UTF-8", advice, "CSV file")
     with damage, open(file, encoding="utf-8-sig", newline="") as stream:
-        header = stream.readline()
-        lines = csv.reader(stream, delimiter=max(DELIMITERS, key=header.count))  # a comma if it has none of them
-        stream.seek(0)
-        return [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
+        header = stream.readline()  # Excel may write the separator in a line before it: sep=;
+        start = 0 if (separator := re.fullmatch(r"sep=(.)\s*", header)) is None else stream.tell()
+        # A comma if the header has none of the delimiters.
+        lines = csv.reader(stream, delimiter=separator[1] if separator else max(DELIMITERS, key=header.count))
+        stream.seek(start)
+        number = bool(separator)
+        return [(lines.line_num + number, [value.strip() for value in values]) for values in lines if any(values)]
 
 
 def _parquet(file: Path) -> list[tuple[int, list[str]]]:

@@ -44,12 +44,25 @@ def read_state_dict(file: str | Path) -> dict[str, Tensor]:
         state = next((each for each in layouts if _is_state_dict(each)), {})
         if not state and inner:
             raise InputError(f"{file}: contains tensors under {', '.join(inner)}; save only those of one network")
+        same = (key for key, each in content.items() if each is not state and _same_names(state, each))
+        if (other := next(same, None)) is not None:
+            raise InputError(f"{file}: contains a second network under {other}; save only the tensors of one")
         if not state:
             raise InputError(
                 f"{file}: contains no named tensors, at the top or under model or state_dict; pass a state dict"
             )
-    bare = {key: re.sub(r"^(module\.)+", "", re.sub(r"(?<![^.])_orig_mod\.", "", key)) for key in state}
-    return {bare[key]: value for key, value in state.items() if isinstance(value, Tensor)}
+    return {_bare(key): value for key, value in state.items() if isinstance(value, Tensor)}
+
+
+def _bare(key: str) -> str:
+    return re.sub(r"^(module\.)+", "", re.sub(r"(?<![^.])_orig_mod\.", "", key))
+
+
+def _same_names(state: Any, other: Any) -> bool:
+    """Whether another part of a file, such as moving averages of the weights, has most names of a state dict."""
+    other = other.get("module", other) if isinstance(other, dict) else {}
+    names, keys = set(map(_bare, state)), [_bare(str(key)) for key in other]
+    return 2 * len(names.intersection([*keys, *(key.partition(".")[2] for key in keys)])) > len(names) > 0
 
 
 def read_safetensors(file: Path) -> dict[str, Tensor]:

@@ -159,13 +159,10 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
 
     candidates = [key.removesuffix(first) for key in state if f".{key}".endswith(f".{first}")] if first else []
     prefixes = [prefix for prefix in candidates if fits(prefix)]
-    if "" in prefixes or not prefixes:
-        return ""
     if len(prefixes) > 1:
-        raise InputError(
-            f"{weights}: holds {len(prefixes)} networks that fit, under {' and '.join(prefixes)}; save only one of them"
-        )
-    return prefixes[0]
+        names = " and ".join(prefix or "no prefix" for prefix in prefixes)
+        raise InputError(f"{weights}: holds {len(prefixes)} networks that fit, under {names}; save only one of them")
+    return "".join(prefixes)
 
 
 def _read(file: str) -> dict[str, Tensor]:

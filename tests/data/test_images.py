@@ -96,6 +96,24 @@ def test_image_turned_by_exif_is_reduced_within_a_size(tmp_path):
     assert reduced.shape == (100, 75, 3) and (reduced[..., 0] > 250).all()
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "RGB"])
+def test_hidden_colours_of_transparent_pixels_are_black(tmp_path, mode):
+    colours = np.random.default_rng(0).integers(1, 256, (8, 6, 3), np.uint8)
+    opaque = Image.fromarray(colours).convert(mode)
+    if mode in ("RGBA", "LA"):
+        half = Image.fromarray(np.repeat([[255, 255, 255, 0, 0, 0]], 8, axis=0).astype(np.uint8))
+        opaque.putalpha(half)
+        shown = np.array(opaque.convert("RGB")) * (np.arange(6) < 3)[None, :, None]
+        opaque.save(tmp_path / "x.png")
+    else:  # one colour is transparent
+        hidden = opaque.getpixel((0, 0))
+        shown = np.array(opaque.convert("RGB")) * (np.array(opaque).reshape(8, 6, -1) != hidden).any(2)[..., None]
+        opaque.save(tmp_path / "x.png", transparency=hidden)
+    np.testing.assert_array_equal(read_image(tmp_path / "x.png"), shown)
+    Image.fromarray(colours).convert("RGBA").save(tmp_path / "opaque.png")
+    np.testing.assert_array_equal(read_image(tmp_path / "opaque.png"), colours)
+
+
 DEEP = np.array([[0, 255, 256], [12_345, 40_000, 65_535]])  # grey values of 16 bits
 SCALED = np.stack([np.array([[0, 0, 1], [48, 156, 255]])] * 3, -1)
 

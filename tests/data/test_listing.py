@@ -57,6 +57,23 @@ def test_folder_names_that_are_not_unicode_are_escaped(tmp_path: Path) -> None:
     assert own.name == zhang.identity and own.names.identities == {1: zhang.identity}
 
 
+@pytest.mark.parametrize(
+    ("paths", "warned"),
+    [
+        (["1/anna", "1/ben", "2/anna", "2/ben", "3/ben"], True),
+        (["anna/cam1", "anna/cam2", "ben/cam1", "ben/cam2"], False),
+        (["anna/a", "anna/b", "ben/c", "ben/d"], False),
+        (["anna/x", "ben/x", "carl/x"], False),
+        (["anna/x", "anna/y"], False),
+    ],
+)
+def test_same_subfolders_of_all_identities_are_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, paths: list[str], warned: bool
+) -> None:
+    list_labelled(touch(tmp_path, *(f"{path}/0.jpg" for path in paths)))
+    assert len(caplog.messages) == warned and ("(anna, ben)" in caplog.text) == warned
+
+
 def test_files_that_are_not_read_are_counted_by_suffix(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     touch(tmp_path, "anna/1.JPG", "anna/2.jfif", "ben/1.avif", "ben/2.psd", "ben/3.PSD", "ben/4", "Thumbs.db")
     assert [Path(image.path).name for image in list_labelled(tmp_path)] == ["1.JPG", "2.jfif", "1.avif"]

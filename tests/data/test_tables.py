@@ -56,6 +56,18 @@ def test_unknown_cameras_equal_a_missing_column(write, unknown):
         assert tables.load(write(rows), cameras=cameras) == expected
 
 
+@pytest.mark.parametrize("separator", [",", ";", "|"])
+def test_lists_saved_by_excel_are_read(write, separator):
+    header = "path,pid,camid,split"
+    emptied = [f"{row},," for row in ROWS]
+    assert tables.load(write(emptied, header=f"{header},,")) == tables.load(write(ROWS))
+    marked = [row.replace(",", separator) for row in ROWS]
+    written = write([header.replace(",", separator), *marked], header=f"sep={separator}\r")
+    assert tables.load(written) == tables.load(write(ROWS))
+    with pytest.raises(InputError, match="csv:4: pid"):
+        tables.load(write([header, *ROWS[:1], "a.jpg,,left,train"], header="sep=,"))
+
+
 def test_two_spellings_of_a_number_log_a_warning(write, caplog):
     (data_set,) = tables.load(write([*ROWS, "f.jpg,0100,right,gallery"]))
     assert len({record.pid for record in data_set.gallery}) == 2
@@ -189,6 +201,7 @@ FAULTS = {
     "only junk in gallery": (ROWS[:3] + ROWS[4:], "gallery split of shop"),
     "no rows": ([], "no images"),
     "line after a blank one": ([ROWS[0], "", "a.jpg,1,0,test"], "csv:4: split"),
+    "a column twice": (["path,pid,split,pid", "a.jpg,1,train,2"], "csv:1: .*pid"),
     "missing columns": (["path,camid"], "csv:1: .*lacks pid, split; .*path,camid$"),
     "empty domain": (["path,pid,camid,split,domain", "a.jpg,1,0,train,"], "csv:2: domain is empty"),
     "wrong base folder": ([f"images/{row}" for row in ROWS], "csv:2: .*images/b.jpg; .*root='DIR'"),

@@ -123,6 +123,25 @@ def test_an_error_about_other_weights_names_three_tensors_of_the_file(tmp_path: 
     assert "other3" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "packed",
+    [
+        lambda one, two: {"model": one, "model_ema": two},
+        lambda one, two: {"ema": two, "state_dict": one},
+        lambda one, two: {"model": one, "ema": {"module": two, "updates": 3}},
+        lambda one, two: {"model": one, "ema": {f"ema_model.{key}": each for key, each in two.items()}},
+        lambda one, two: {"model": {f"module.{key}": each for key, each in one.items()}, "teacher": two},
+        lambda one, two: one | {"ema": two},
+        lambda one, two: one | {f"ema.{key}": each for key, each in two.items()},
+    ],
+)
+def test_file_with_weights_and_their_averages_is_refused(tmp_path, packed):
+    one, two = (build_backbone("small").state_dict() for _ in range(2))
+    torch.save(packed(one, two), tmp_path / "two.pth")
+    with pytest.raises(InputError, match="two.pth: .*(ema|teacher|network)"):
+        build_backbone("small", str(tmp_path / "two.pth"))
+
+
 @pytest.mark.parametrize("key", ["state_dict", "net", "student"])
 @pytest.mark.parametrize("name", ["small", {"name": "small"}, {0: torch.zeros(1)}, None])
 def test_weights_may_have_any_key_next_to_other_values(tmp_path: Path, name: object, key: str) -> None:
