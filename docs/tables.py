@@ -41,6 +41,7 @@ COLUMNS = {
     "forgetting": ("forgetting", ".1f"),
     "plasticity": ("plasticity", "+.1f"),
     "reindex_free_mAP": ("mAP in old galleries", ".1f"),
+    "mapped_mAP": ("mAP in mapped galleries", ".1f"),
     "exemplars": ("exemplars", ",.0f"),
     "images_trained": ("image presentations", ",.0f"),
     "drift_stored": ("drift, stored images", ".3f"),
@@ -58,7 +59,13 @@ COLUMNS = {
     "stored_identity_kib": ("stored per identity, KiB", ".0f"),
     "adapter_kib": ("size of an adapter, KiB", ""),
 }  # column of a list of runs: heading, format of its figures ("" for a setting, printed as it stands)
-OVER_TASKS = {"mean_over_tasks_mAP", "forgetting", "plasticity", "reindex_free_mAP"}  # joint training has one task
+OVER_TASKS = {
+    "mean_over_tasks_mAP",
+    "forgetting",
+    "plasticity",
+    "reindex_free_mAP",
+    "mapped_mAP",
+}  # joint training has one task
 COUNTS = ",.0f"  # the format of counts, which have no spread
 
 Run = Mapping[str, str]

@@ -25,6 +25,7 @@ from lreid.config import (
 )
 from lreid.config_keys import FREE_KEYS, KEYS, Config
 from lreid.data.datasets import Sources
+from lreid.data.images import Images
 from lreid.data.records import Benchmark
 from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
 from lreid.errors import InputError, naming_keys
@@ -222,14 +223,18 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, folder: Path |
     Args:
         dim: length of the features. The index ``EVAL.INDEX`` is tried with features of this length before the run
             starts; 0 skips this test.
-        folder: folder in which ``EVAL.CROSS_MODEL`` stores the gallery features after every task.
+        folder: folder in which ``EVAL.CROSS_MODEL`` stores gallery features and maps after every task.
     """
     evaluation, size = cfg.EVAL, test_image_options(cfg)
     batch_size, stored = size.pop("batch_size"), None
     if evaluation.CROSS_MODEL and folder is not None:
         from lreid.evaluation.gallery_features import GalleryFeatures
 
-        stored = GalleryFeatures(folder)
+        def images_of(task: int) -> Images | None:
+            records = benchmark.tasks[task].records if task < len(benchmark.tasks) else ()
+            return Images(records, **size | {"cache_gib": 0.0}) if records else None
+
+        stored = GalleryFeatures(folder, images_of)
     with naming_index_keys():
         rules = Rules(evaluation.METRIC, evaluation.AP, evaluation.CAMERA_FILTER, evaluation.OUTFITS)
         tests = load_tests(benchmark.tests, rules, **size)

@@ -9,6 +9,7 @@ lreid search remove people.gallery --identity alice
 lreid search info people.gallery
 lreid search check people.gallery --new newer.pt --images my/labelled --max-lost 1%
 lreid search reindex people.gallery --checkpoint newer.pt              # search rollback undoes it
+lreid search reindex people.gallery --checkpoint newer.pt --map new/images    # without the gallery's images
 lreid search migrate people.gallery milvus:http://127.0.0.1:19530/people
 
 A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME). lreid reads identity and
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lreid.apps.arguments import DEVICE, flag, option, require_device, require_model, require_path, subcommand
-from lreid.errors import counted, naming_keys, rounded_up
+from lreid.errors import InputError, counted, naming_keys, rounded_up
 
 if TYPE_CHECKING:
     from lreid.data.datasets import Sources
@@ -36,7 +37,7 @@ KINDS = ("flat", "hnsw", "ivfpq")  # as in lreid.retrieval.index, which is not i
 FEW_QUERIES = 3  # maximum number of queries for which a line per query is printed
 OVER_LIMIT = 3  # exit status of check if no option is within the limits
 ARGUMENTS = """
-    adapt_norm camera cross_model device false_accept_rate identity kind other_cameras pattern restart root
+    adapt_norm camera cross_model device false_accept_rate force identity kind other_cameras pattern restart root
     shards top
 """
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
@@ -137,14 +138,21 @@ def _per_cent(text: str) -> float:
 def _add_versions(commands: Any) -> None:
     """Add the commands for a new model or a new place of a gallery: check, reindex, rollback, migrate."""
     reindex = _command(
-        commands, _reindex, "extract all features with a new model, and replace the gallery", model="required"
+        commands, _reindex, "bring the gallery to a new model, and keep the old version", model="required"
     )
     flag(reindex, "--restart", "discard an earlier, unfinished reindexing with a different model")
     flag(reindex, "--skip-bad", SKIP_BAD)
+    flag(reindex, "--force", "use a map from few images, or one that is worse than keeping the old model")
+    option(reindex, "--old MODEL", "new path of the gallery's model for --map, if moved", type=Path)
+    measured = "labelled images of people in the gallery, to measure mAP before and after --map"
+    option(reindex, "--images DIR|CSV", measured, [], type=Path, nargs="+")
     check = _command(commands, _check, "measure what a new model would change in a gallery", model="optional")
     option(check, "--new MODEL", "new model: a checkpoint or zoo:NAME", type=Path, required=True)
     option(check, "--images DIR|CSV", "labelled images of people, enrolled or not", type=Path, nargs="+", required=True)
-    _add_sources(check)
+    for sub in (reindex, check):
+        images = "images, not of the gallery, to map its features to the new model instead of extracting its images"
+        option(sub, "--map DIR|CSV", images, [], type=Path, nargs="+")
+        _add_sources(sub)
     lost = "enrolled people whom the new model no longer recognises"
     accepted = "unknown people whom the new model takes for enrolled people"
     for name, who in (("lost", lost), ("fpir", accepted)):
@@ -165,7 +173,7 @@ def _add_versions(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int | None:
     """Run the chosen command, and return the exit status if it is not 0."""
     require_device(getattr(args, "device", None))
-    for name in ("checkpoint", "new"):
+    for name in ("checkpoint", "new", "old"):
         require_model(getattr(args, name, None))
     status: int | None = args.run_command(args)
     return status
@@ -312,6 +320,7 @@ def _check(args: argparse.Namespace) -> int | None:
         out=args.out,
         max_lost=args.max_lost,
         max_fpir=args.max_fpir,
+        map_images=_map_images(args),
         checkpoint=args.checkpoint,
         skip_bad=args.skip_bad,
         device=args.device,
@@ -321,16 +330,34 @@ def _check(args: argparse.Namespace) -> int | None:
     return None if comparison.results["passed"] else OVER_LIMIT
 
 
-def _reindex(args: argparse.Namespace) -> None:
-    from lreid.gallery import versions
+def _map_images(args: argparse.Namespace) -> "list[SearchImage]":
+    from lreid.gallery.images import list_images
 
-    report = versions.reindex(
-        args.gallery, args.checkpoint, skip_bad=args.skip_bad, restart=args.restart, device=args.device
-    )
-    print(
-        f"{args.gallery}: {counted(report['images'], 'image')} with features of the new model, {report['extracted']} "
-        "extracted now; calibrate the gallery again, or return to the old model with rollback"
-    )
+    return list_images(args.map, "gallery", _sources(args), identities=False)
+
+
+def _reindex(args: argparse.Namespace) -> None:
+    from lreid.gallery import model_map, versions
+    from lreid.gallery.images import list_images
+
+    after = "calibrate the gallery again, or return to the old model with rollback"
+    options = {"skip_bad": args.skip_bad, "restart": args.restart, "device": args.device}
+    if not args.map:
+        if args.images or args.old or args.force:
+            raise InputError("--map: is missing; --images, --old and --force apply only with it")
+        report = versions.reindex(args.gallery, args.checkpoint, **options)
+        features = (
+            f"{counted(report['images'], 'image')} with features of the new model, {report['extracted']} extracted"
+        )
+        print(f"{args.gallery}: {features} now; {after}")
+        return
+    options |= {"labelled": list_images(args.images, "query", _sources(args)), "old": args.old, "force": args.force}
+    found = model_map.reindex_by_map(args.gallery, args.checkpoint, _map_images(args), **options)
+    maps = f"{counted(found['images'], 'image')} ({counted(found['maps'], 'map')} deep)"
+    quality = f"mean cosine {found['cosine']:.3f} on held-out images (a constant: {found['baseline']:.3f})"
+    print(f"{args.gallery}: features mapped with {maps}, {quality}; {after}")
+    if args.images:
+        print(f"mAP {found['old_mAP']:.1f} % before (old model), {found['mAP']:.1f} % after")
 
 
 def _rollback(args: argparse.Namespace) -> None:

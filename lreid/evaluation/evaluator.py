@@ -30,7 +30,7 @@ class Evaluator:
         flip: whether to add the features of mirrored images.
         batch_size: number of images per forward pass.
         index: index that searches galleries, or None to compare a query with every gallery image.
-        stored: files with gallery features of earlier tasks, which are also searched, or None.
+        stored: files with gallery features of earlier tasks, which are also searched, as they are and mapped; or None.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Evaluator:
         self,
         model: Embedder,
         *,
-        once: Callable[[Callable[[], TestFigures]], TestFigures] = lambda score: score(),
+        once: Callable[[Callable[[], Any]], Any] = lambda score: score(),
         task: int | None = None,
     ) -> list[TestFigures]:
         """Evaluate a model on every test set, in the order of ``tests``.
@@ -80,10 +80,14 @@ class Evaluator:
             task: number of the finished task (from 0), under which gallery features are stored; None stores no
                 features.
         """
+        if self.stored is not None and task is not None:
+            images = (self.stored.images_of(each) if each else None for each in (task, task + 1))
+            features = [None if each is None else self.extract(model, each) for each in images]
+            once(partial(self.stored.fit_map, task, *features))
         figures = []
         for place, test in enumerate(self.tests):
-            features = self.features(model, test)
-            figures.append(once(partial(self._figures, place, features, model.mean.device, task)))
+            both = self.features(model, test)
+            figures.append(once(partial(self._figures, place, both, model.mean.device, task)))
         return figures
 
     def _figures(
@@ -94,20 +98,27 @@ class Evaluator:
         def scored(gallery: np.ndarray) -> list[Evaluation]:
             return score(test, (features[0], gallery), searches_of(test, gallery, self.index), device=device)
 
+        def measured(gallery: np.ndarray) -> dict[str, float]:
+            return figures_of(average_evaluations(scored(gallery)))
+
         results = scored(features[1])
         valid = np.zeros(len(features[0]), dtype=bool)
         for split, result in zip(test.splits, results, strict=True):
             valid[split.rows] |= ~np.isnan(result.ap)
         metrics = figures_of(average_evaluations(results))
         crossed: list[dict[str, float]] = []
+        mapped: list[dict[str, float]] = []
         if self.stored is not None and task is not None:
             self.stored.write(task, place, features[1])
-            earlier = (self.stored.read(before, place, features[1].shape) for before in range(task))
-            crossed = [figures_of(average_evaluations(scored(gallery))) for gallery in earlier] + [metrics]
+            for before in range(task):
+                gallery = self.stored.read(before, place, features[1].shape)
+                crossed.append(measured(gallery))
+                mapped.append(measured(self.stored.mapped(gallery, before, task)))
+            crossed, mapped = [*crossed, metrics], [*mapped, metrics]
         precisions = _identity_precisions(test, results)
         means = {pid: 100 * float(np.mean(each)) for pid, each in precisions.items()}
         counts = {pid: len(each) // len(test.splits) or 1 for pid, each in precisions.items()}
-        return TestFigures(metrics, means, counts, int(valid.sum()), tuple(crossed))
+        return TestFigures(metrics, means, counts, int(valid.sum()), tuple(crossed), tuple(mapped))
 
 
 def _identity_precisions(test: TestSet, results: Sequence[Evaluation]) -> dict[int, list[float]]:

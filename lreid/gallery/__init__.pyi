@@ -9,6 +9,7 @@ from .findings import write_findings as write_findings
 from .gallery import Gallery as Gallery
 from .gallery import Matches as Matches
 from .images import list_images as list_images
+from .model_map import reindex_by_map as reindex_by_map
 from .store import Filter as Filter
 from .versions import migrate as migrate
 from .versions import reindex as reindex

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lreid.data.datasets import Sources
-from lreid.errors import ArgumentError, InputError
+from lreid.errors import ArgumentError, InputError, counted
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.findings import findings, first_match, threshold_text, too_few
 from lreid.gallery.gallery import Gallery, GalleryPlace, place_of
@@ -360,6 +360,7 @@ def info(where: Where) -> dict[str, Any]:
             "dimensions": gallery.width,
             "model": about.model,
             "checkpoint": extraction.checkpoint,
+            "mapped features": _lineage(gallery),
             "flipped images": "added" if extraction.flip else "no",
             "adapted normalisation": "features, per camera" if extraction.norm else "none",
             "threshold": "none; set one with lreid search calibrate"
@@ -369,6 +370,12 @@ def info(where: Where) -> dict[str, Any]:
         }
         | ({"bytes": place.path.stat().st_size} if isinstance(place, FilePlace) else {})
     )
+
+
+def _lineage(gallery: Gallery) -> str:
+    """Describe the maps of a gallery, the last one first."""
+    steps = [f"from {each.model} with {counted(each.images, 'image')}" for each in reversed(gallery.maps)]
+    return f"{counted(len(steps), 'map')} deep, {'; before that '.join(steps)}" if steps else "none"
 
 
 def _load_filled(where: Where) -> Gallery:

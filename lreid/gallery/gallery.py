@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,7 @@ from lreid.gallery.store import (
     Files,
     Filter,
     GalleryRows,
+    MapRecord,
     as_given,
     checked_labels,
     hash_of,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 GalleryPlace: TypeAlias = "FilePlace | MilvusPlace"  # a gallery that exists or will exist
 Store: TypeAlias = "FaissStore | MilvusStore"  # storage engines, which have the same methods
 EMPTY_MATCHES = 10_000  # largest k for a gallery with fewer images, so that the empty matches fit into memory
+BATCH = 16384  # rows that are copied to another place in one step
 UNIT = 1e-6  # maximum deviation of the squared length from 1 up to which a vector is not normalised again
 
 
@@ -196,6 +198,11 @@ class Gallery:
             raise InputError(
                 f"{self.where}: does not record how its features were computed; build it with lreid search"
             ) from None
+
+    @property
+    def maps(self) -> list[MapRecord]:
+        """Maps that brought features of earlier models to the gallery's model, oldest first; empty if extracted."""
+        return MapRecord.read(self.about.extras)
 
     def load_network(self, checkpoint: Path | None, device: str, *, any_model: bool = False) -> Embedder:
         """Load the gallery's network from its original file, or from ``checkpoint`` if given.
@@ -450,6 +457,66 @@ class Gallery:
         """Complete a gallery that was built with ``whole=False``, and save it."""
         self.store.finish()
 
+    def mapped(self, old: Model, new: Model, images: Any) -> Gallery:
+        """Return a copy of the gallery in memory for a new model, with mapped instead of newly extracted features.
+
+            gallery.mapped("task-05.pt", "task-10.pt", "new/images").save("people.gallery")
+
+        See :class:`lreid.retrieval.feature_map.FeatureMap`. The copy has no threshold, because a threshold is valid for
+        one model only. :attr:`maps` of the copy records how good the map is.
+
+        Args:
+            old, new: the gallery's network and the new one, or their names for :func:`lreid.load_model`. Their features
+                may have different lengths.
+            images: two or more images that need not be in the gallery and need no labels, in any form of
+                :meth:`lreid.models.Embedder.extract`.
+
+        Raises:
+            InputError: ``old`` is not the gallery's model, or ``new`` is; an image cannot be read; or the gallery
+                stores compressed codes (``ivfpq``) or features that are standardised per camera.
+        """
+        images = list(images) if isinstance(images, Iterator) else images
+        (before, old_network), (after, network) = (fingerprint_and_network(images, model, {}) for model in (old, new))
+        if old_network is None or network is None:
+            raise ArgumentError("images", "are features; pass images, which both models can extract")
+        if after == self.about.model or before != self.about.model:
+            fault = (
+                "the new model is already the gallery's model" if before == self.about.model else "old is not its model"
+            )
+            raise InputError(f"{self.where}: holds features of model {self.about.model}; {fault}, pass another one")
+        if self.about.kind == "ivfpq" or any(name.startswith("norm/") for name in self.about.extras):
+            stored = "compressed codes" if self.about.kind == "ivfpq" else "features that are standardised per camera"
+            raise InputError(f"{self.where}: stores {stored}, which cannot be mapped; extract the images again")
+        from lreid.retrieval.feature_map import FeatureMap  # loads torch
+
+        extraction = Extraction.of(network.source) if network.source else Extraction("")
+        features = features_of(images, old_network, self.about.extras)
+        by = FeatureMap.fit(features, network.extract(images, flip=extraction.flip))
+        maps = [*self.maps, MapRecord(before, len(features), by.cosine, by.baseline)]
+        extras = MapRecord.to_arrays(maps) | (extraction.to_arrays() if network.source else {})
+        return self.copied(None, by, model=after, extras=extras, kind=self.about.kind, shards=self.about.shards)
+
+    def copied(
+        self, at: GalleryPlace | None, change: Callable[[np.ndarray], np.ndarray] = lambda same: same, **about: Any
+    ) -> Gallery:
+        """Copy all images, with features that ``change`` returns, to a place (unfinished) or, with ``None``, to memory.
+
+        Args:
+            about: see :meth:`build`, including ``model``, the fingerprint of the model.
+        """
+        labels, step = self.labels(), BATCH if at is not None else max(len(self), 1)
+        if not len(labels):
+            raise InputError(f"{self.where}: contains no images; add some")
+
+        def rows(start: int) -> tuple[Any, ...]:
+            part = labels[start : start + step]
+            return change(self.features(part.keys)), part.paths, part.ids, part.cams, part.times
+
+        copy = Gallery.build(*rows(0), at=at, names=self.about.names, whole=at is None, **about)
+        for start in range(step, len(labels), step):
+            copy.add(*rows(start), model=about["model"])
+        return copy
+
     def close(self) -> None:
         """Close the database, if the gallery is in one, so that another process can open it."""
         self.store.close()
@@ -569,9 +636,9 @@ def _unit_vectors(features: Any, name: str) -> np.ndarray:
         squares = np.einsum("nd,nd->n", features, features)
         if (np.abs(squares - 1) < UNIT).all():  # true for the features of a gallery
             return features.copy()
-    from lreid.retrieval.arrays import as_features, unit_rows  # load torch
+    from lreid.retrieval.arrays import unit_array  # loads torch
 
-    return unit_rows(as_features(features, name, "cpu"), name).float().numpy()
+    return unit_array(features, name)
 
 
 def place_of(where: str | Path | GalleryPlace) -> GalleryPlace:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lreid.data.datasets import Sources, is_address
-from lreid.data.images import Images
+from lreid.data.images import Images, unreadable
 from lreid.data.listing import (
     LIST,
     Listed,
@@ -206,6 +206,13 @@ def read_images(
         logger.warning("skipped %s that cannot be read; the first is %s", count, pixels.skipped[0])
     by_path = {image.path: image for image in images}
     return [by_path[record.path] for record in pixels.records], pixels
+
+
+def readable(images: Sequence[SearchImage], skip_bad: bool) -> list[str]:
+    """Return the paths of images; with ``skip_bad``, of those that can be read."""
+    records = [Record(image.path, UNKNOWN, UNKNOWN) for image in images]
+    skipped = {*unreadable(records)} if skip_bad else set()
+    return [record.path for record in records if record.path not in skipped]
 
 
 def require_some(pixels: Images) -> None:

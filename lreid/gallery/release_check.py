@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
@@ -16,10 +16,10 @@ import numpy as np
 
 from lreid.errors import InputError, OutOfMemory
 from lreid.gallery.gallery import Gallery, place_of
-from lreid.gallery.images import Extraction, SearchImage, read_images
+from lreid.gallery.images import Extraction, SearchImage, read_images, readable
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import GalleryRows
-from lreid.gallery.versions import extract_beside, migrate
+from lreid.gallery.versions import extract_beside
 from lreid.loading import load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
@@ -33,7 +33,7 @@ from lreid.utils.identities import Labels, comparable
 DEPTH = 1000  # images per query in a gallery that stores codes instead of features
 TEMPORARY = ".galleries.lreid"  # folder of temporary galleries
 MOMENTS = 4  # number of groups into which people are divided by time of enrolment
-AS_IS, MIGRATED, EXTRACTED = "as it is", "migrated", "re-extracted"  # options, the least expensive first
+AS_IS, MAPPED, EXTRACTED = "as it is", "mapped", "re-extracted"  # options, the least expensive first
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,12 @@ def check(
     out: Path,
     max_lost: float | None = None,
     max_fpir: float | None = None,
+    map_images: Sequence[SearchImage] = (),
     checkpoint: Path | None = None,
     skip_bad: bool = False,
     device: str = "auto",
 ) -> ModelComparison:
-    """Compare a gallery's model with a new model under three options: keep, migrate or re-extract the gallery.
+    """Compare a gallery's model with a new model under three options: keep, map or re-extract the gallery.
 
     A query is recognised if its best match with a name shows its identity and reaches the threshold. A person is
     recognised if at least half of the person's queries are recognised. Each option has a threshold of its own, set for
@@ -166,6 +167,8 @@ def check(
         max_lost: maximum share of the enrolled people whom the new model no longer recognises, in per cent; None means
             no limit.
         max_fpir: maximum share of the queries of unknown people that reach the threshold, in per cent.
+        map_images: images on which to fit the map, see :meth:`lreid.gallery.Gallery.mapped`; without images, the
+            gallery is not mapped.
         checkpoint: file of the gallery's model, if the file was moved.
         skip_bad: whether to skip query and gallery images that cannot be read.
         device: see :func:`lreid.load_model`.
@@ -185,7 +188,9 @@ def check(
             unknown people, the new model is the gallery's model, all options are impossible, or an argument is invalid.
     """
     gallery = Gallery.load(where)
-    listed, rate = _labelled(gallery, images)
+    if (rate := gallery.about.false_accept_rate) is None:
+        raise InputError(f"{gallery.where}: has no threshold; run lreid search calibrate first")
+    listed = labelled_images(gallery, images)
     new, old = load_model(new_model, device), gallery.load_network(checkpoint, device)
     if fingerprint(new) == gallery.about.model:
         raise InputError(f"{new_model}: is already the gallery's model; pass a different one")
@@ -194,9 +199,10 @@ def check(
     unknown = ~np.isin(names, sorted({*gallery.identities.values()}))
     if max_fpir is not None and not unknown.any():
         raise InputError("--max-fpir: every image shows an enrolled person; add images of other people")
-    today = _ranked(gallery, gallery.extraction(old, pixels), listed, rate)
+    today = rank_gallery(gallery, gallery.extraction(old, pixels), listed, rate)
     queries = Queries(names, np.isfinite(today.own), unknown)
-    options = _options(gallery, new, listed, rate, out, skip_bad=skip_bad)
+    mapping = partial(gallery.mapped, old, new, readable(map_images, skip_bad)) if map_images else None
+    options = _options(gallery, new, listed, rate, out, mapping, skip_bad=skip_bad)
     people = queries.by_person(today)
     for figures, ranked in options:
         if ranked is not None:
@@ -227,51 +233,57 @@ def check(
     return ModelComparison(results, listed, today, ranked)
 
 
-def _labelled(gallery: Gallery, images: Sequence[SearchImage]) -> tuple[list[SearchImage], float]:
-    """Return the images that have an identity, and the false accept rate of the gallery, which must be calibrated."""
-    rate, people = gallery.about.false_accept_rate, set(gallery.identities.values())
-    if rate is None:
-        raise InputError(f"{gallery.where}: has no threshold; run lreid search calibrate first")
+def labelled_images(gallery: Gallery, images: Sequence[SearchImage]) -> list[SearchImage]:
+    """Return the images that have an identity; at least one must show a person in the gallery."""
+    people = set(gallery.identities.values())
     if not any(image.identity in people for image in images):
         raise InputError(
             f"{gallery.where}: none of the {len(images)} images names a person in the gallery; put the images into "
             "folders named after people, or list them in a CSV file"
         )
-    return [image for image in images if image.identity is not None], rate
+    return [image for image in images if image.identity is not None]
 
 
 def _options(
-    gallery: Gallery, model: Embedder, images: list[SearchImage], rate: float, out: Path, *, skip_bad: bool
+    gallery: Gallery,
+    model: Embedder,
+    images: list[SearchImage],
+    rate: float,
+    out: Path,
+    mapping: Any,
+    *,
+    skip_bad: bool,
 ) -> list[tuple[dict[str, Any], Ranked | None]]:
     """For each option, measure the cost, and rank the gallery for the images; None if the option is impossible."""
     pixels = read_images(images, model, gallery.about.names, skip_bad=skip_bad)[1]
     features = Extraction.of(model.source)(model, pixels)
 
-    @cache
-    def ranked(of: Gallery) -> Ranked:
+    def searched(of: Gallery) -> Ranked:
         if model.dim != of.width:
             raise InputError(f"{model.source}: has {model.dim} numbers per feature, but the gallery {of.width}")
         norm = of.extraction.norm
-        return _ranked(of, norm(features, pixels.camids) if norm else features, images, rate)
+        return rank_gallery(of, norm(features, pixels.camids) if norm else features, images, rate)
 
-    def migrated(to: Path) -> Gallery:
-        ranked(gallery)  # the copy has the same features, and therefore the same rankings
-        migrate(gallery.where, to)
-        return gallery
+    def mapped(to: Path) -> Gallery:
+        if mapping is None:
+            raise InputError("no images to fit the map are given; pass --map IMAGES")
+        copy: Gallery = mapping()
+        copy.save(to)
+        return copy
 
     def extracted(to: Path) -> Gallery:
         return extract_beside(gallery, model, place_of(to), skip_bad=skip_bad)
 
     options: list[tuple[dict[str, Any], Ranked | None]] = []
     with _temporary_folder(out) as folder:
-        for way, make in ((AS_IS, None), (MIGRATED, migrated), (EXTRACTED, extracted)):
+        for way, make in ((AS_IS, None), (MAPPED, mapped), (EXTRACTED, extracted)):
             file, start, cost = folder / "copy.gallery", perf_counter(), {"seconds": 0.0, "bytes": 0}
             file.unlink(missing_ok=True)
             try:
                 of = make(file) if make else gallery
                 if make:
                     cost = {"seconds": perf_counter() - start, "bytes": file.stat().st_size}
-                options.append(({"way": way, "reason": None} | cost, ranked(of)))
+                options.append(({"way": way, "reason": None} | cost, searched(of)))
             except OutOfMemory:
                 raise
             except InputError as error:
@@ -315,7 +327,7 @@ def _has_cameras(queries: Sequence[SearchImage], rows: GalleryRows) -> bool:
     return rows.cams.dtype == object and None not in {*rows.cams, *(image.camera for image in queries)}
 
 
-def _ranked(gallery: Gallery, features: np.ndarray, queries: Sequence[SearchImage], rate: float) -> Ranked:
+def rank_gallery(gallery: Gallery, features: np.ndarray, queries: Sequence[SearchImage], rate: float) -> Ranked:
     """Rank the gallery for queries with features (Q, D), and set the threshold for a false accept rate."""
     rows, search = gallery.labels(), GallerySearch(gallery, DEPTH)
     origins: tuple[Any, Any] = [image.path for image in queries], rows.paths

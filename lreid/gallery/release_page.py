@@ -64,12 +64,15 @@ def verdict_of(results: dict[str, Any]) -> str:
     parts = [
         f"{lost} no longer found ({number(chosen['lost_share'])} %{_limit(limits['lost'])}), "
         f"{len(chosen['gained'])} newly found",
-        f"queries found {number(results['today']['true_positive_rate'])} % to {number(chosen['true_positive_rate'])} %",
-        f"threshold {rounded_up(results['today']['threshold'])} to {rounded_up(chosen['threshold'])}",
+        f"queries found {number(results['today']['true_positive_rate'])} % before, "
+        f"{number(chosen['true_positive_rate'])} % after",
+        f"threshold {rounded_up(results['today']['threshold'])} before, {rounded_up(chosen['threshold'])} after",
     ]
     if chosen["fpir"] is not None:
         today = number(results["today"]["fpir"])
-        parts.append(f"unknown people accepted {today} % to {number(chosen['fpir'])} %{_limit(limits['fpir'])}")
+        parts.append(
+            f"unknown people accepted {today} % before, {number(chosen['fpir'])} % after{_limit(limits['fpir'])}"
+        )
     return f"{_word(results)}: {results['new_model']}, gallery {chosen['way']}: {'; '.join(parts)}"
 
 
@@ -112,8 +115,8 @@ def _ways(results: dict[str, Any]) -> Panel:
     heads = ["gallery", "threshold", *HEADS.values(), "lost", "lost (Rank-1)", "newly found", "time", "more disk"]
     rows = [["today, old model", *_metrics(results["today"]), *[None] * 5]]
     notes = [
-        "The new model searches three galleries: the gallery as it is; a copy by lreid search migrate, which has the "
-        "same features; and the gallery re-extracted, as lreid search reindex does. TPIR is the share of queries that "
+        "The new model searches three galleries: the gallery as it is; mapped, as lreid search reindex --map does; "
+        "and re-extracted, as lreid search reindex does. TPIR is the share of queries that "
         "are found, FPIR the share of unknown people's queries that are accepted. Figures are in per cent; "
         "time and disk space were measured on this machine."
     ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,6 +85,34 @@ class About:
     extras: dict[str, np.ndarray] = field(default_factory=dict)
     shards: int = 1
     whole: bool = True
+
+
+class MapRecord(NamedTuple):
+    """A map that replaced the extraction of a gallery's images by a new model.
+
+    Attributes:
+        model: fingerprint of the model from whose features the map leads to those of the next model.
+        images: number of images on which the map was fitted.
+        cosine, baseline: see :class:`lreid.retrieval.feature_map.FeatureMap`.
+    """
+
+    model: str
+    images: int
+    cosine: float
+    baseline: float
+
+    @classmethod
+    def read(cls, extras: dict[str, np.ndarray]) -> list[MapRecord]:
+        """Read the maps of a gallery from its extras, oldest first."""
+        columns = [extras[f"map/{name}"].tolist() for name in cls._fields if f"map/{name}" in extras]
+        return [cls(*row) for row in zip(*columns, strict=True)]
+
+    @classmethod
+    def to_arrays(cls, maps: Sequence[MapRecord]) -> dict[str, np.ndarray]:
+        """Return arrays from which :meth:`read` restores maps."""
+        return {
+            f"map/{name}": np.array(column) for name, column in zip(cls._fields, zip(*maps, strict=True), strict=True)
+        }
 
 
 @dataclass(frozen=True)

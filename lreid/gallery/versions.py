@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lreid.data.images import require_files
+from lreid.data.records import Record
 from lreid.errors import InputError, counted
 from lreid.gallery.commands import add_images, missing_in, save_new
 from lreid.gallery.gallery import Gallery, GalleryPlace, place_of
 from lreid.gallery.images import Extraction, SearchImage, read_images, require_some
 from lreid.gallery.store import GalleryRows
+from lreid.utils.identities import UNKNOWN
 
 if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
 FEWEST_KEPT_AT_ONCE = 1024  # minimum number of images per saved batch; a killed reindex loses at most one batch
-BATCH = 16384  # rows per step
 SAMPLE, DEPTH = 64, 10  # number of queries, and of matches per query, that are compared after a move
 SAME_SCORE = 1e-4
 
@@ -55,7 +57,7 @@ def reindex(
     place = place_of(where)
     old = Gallery.load(place)
     model = load_model(checkpoint, device)
-    if (mark := fingerprint(model)) == old.about.model:
+    if (mark := fingerprint(model)) == old.about.model and not old.maps:
         raise InputError(f"{where}: already contains features of this model")
     next_place = place.next()
     if restart and next_place.exists():
@@ -63,12 +65,14 @@ def reindex(
     work = _Reindexing(model, skip_bad)
     if next_place.exists():
         new = Gallery.load(next_place, unfinished=True)
-        if (earlier := new.about.model) != mark:
+        if new.about.model != mark or new.maps:
+            earlier = "a map" if new.maps else f"model {new.about.model}, not with {mark}"
             raise InputError(
-                f"{next_place}: was begun with model {earlier}, not with {mark}; pass that checkpoint to continue, or "
-                "restart=True to discard what exists"
+                f"{next_place}: was begun with {earlier}; pass that checkpoint to continue, or restart=True to discard "
+                "what exists"
             )
     else:
+        _require_images(old, skip_bad)
         new = work.begin(next_place, old)
     before = new.images()
     # Other processes may add and remove images meanwhile.
@@ -83,6 +87,15 @@ def reindex(
         raise InputError(
             f"{where}: done, but images that were added just before the end may be missing ({error}); add them again"
         ) from None
+
+
+def _require_images(gallery: Gallery, skip_bad: bool) -> None:
+    """Refuse missing images before anything is extracted, and name the way that needs none of them."""
+    try:
+        if not skip_bad:
+            require_files([Record(image.path, UNKNOWN, UNKNOWN) for image in gallery.images()])
+    except InputError as error:
+        raise InputError(f"{error}; lreid search reindex --map needs no image of the gallery") from None
 
 
 def extract_beside(old: Gallery, model: Embedder, place: GalleryPlace, *, skip_bad: bool = False) -> Gallery:
@@ -196,25 +209,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
         raise InputError(f"{target}: already exists; choose a different name")
     old = Gallery.load(source)
     labels, about = old.labels(), old.about
-    if not len(labels):
-        raise InputError(f"{source}: contains no images; add some")
-
-    def rows(start: int) -> tuple[np.ndarray, ...]:
-        part = labels[start : start + BATCH]
-        return old.features(part.keys), part.paths, part.ids, part.cams, part.times
-
-    new = Gallery.build(
-        *rows(0),
-        model=about.model,
-        at=place,
-        kind=kind or about.kind,
-        shards=shards,
-        names=about.names,
-        extras=about.extras,
-        whole=False,
-    )
-    for start in range(BATCH, len(labels), BATCH):
-        new.add(*rows(start), model=about.model)
+    new = old.copied(place, model=about.model, kind=kind or about.kind, shards=shards, extras=about.extras)
     for name in ("threshold", "false_accept_rate", "calibrated_on"):
         setattr(new.about, name, getattr(about, name))
     same = _share_of_same_matches(old, new, labels)

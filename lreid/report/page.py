@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -29,7 +29,7 @@ from lreid.report.tables import (
     past_gallery_rows,
     task_table,
 )
-from lreid.results import Results, average, averaged_kinds, is_trained, matrix
+from lreid.results import CROSSED, Results, average, averaged_kinds, is_trained, matrix
 from lreid.results import read as read_results
 from lreid.utils.files import files_below, write_text
 
@@ -233,10 +233,9 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
 def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
     """Show the mAP of new models' queries in old models' galleries, for groups with ``EVAL.CROSS_MODEL``."""
     panels = []
-    heading, note = TEXTS["past_galleries"]
-    for group, label in zip(groups, labels(groups), strict=True):
-        runs = [run for run in group.runs if run.get("cross_model")]
-        rows = past_gallery_rows(runs)
+    for (group, label), key in product(zip(groups, labels(groups), strict=True), CROSSED):
+        heading, note = TEXTS["past_galleries" if key == "cross_model" else "mapped_galleries"]
+        rows = past_gallery_rows([run for run in group.runs if run.get(key)], key)
         if len(rows) < 2:
             continue
         title = f"{heading}{where}" + (f", {label}" if len(groups) > 1 else "")

@@ -11,7 +11,17 @@ from typing import Any, Literal, NamedTuple
 from tabulate import tabulate
 
 from lreid.errors import InputError, counted
-from lreid.results import METRICS, RankingMetric, Results, average, averaged_kinds, cross_average, is_trained
+from lreid.results import (
+    CROSSED,
+    METRICS,
+    CrossedKey,
+    RankingMetric,
+    Results,
+    average,
+    averaged_kinds,
+    cross_average,
+    is_trained,
+)
 
 DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of config keys that the fingerprint of the protocol covers
 COMPUTED_BY = ("commit", "lreid", "torch", "processor")  # keys of ``versions`` in results.json
@@ -182,9 +192,9 @@ class Column(NamedTuple):
 
 
 # Titles of the kinds of test sets, by the prefix that their metrics have in the summary.
-SETS = {"seen": "seen", "unseen": "unseen", "merged": "merged", "reindex_free": "re-index-free"}
+SETS = {"seen": "seen", "unseen": "unseen", "merged": "merged", "reindex_free": "re-index-free", "mapped": "mapped"}
 SETS |= {"unfused_seen": "un-fused seen", "unfused_unseen": "un-fused unseen"}
-OPTIONAL = ("merged_", "reindex_free_", "unfused_")  # metrics that only some runs have
+OPTIONAL = ("merged_", "reindex_free_", "mapped_", "unfused_")  # metrics that only some runs have
 CHANGES = {"forgetting": " (drop < 0)", "plasticity": "", "backward_transfer": "", "forward_transfer": ""}
 
 
@@ -254,7 +264,7 @@ def task_table(results: Results) -> str:
     if changes:
         lines.append(", ".join(changes))
     if results.get("cross_model") and done > 1:
-        lines += ["", past_gallery_table(results)]
+        lines += ["", *(past_gallery_table(results, key) for key in CROSSED if results.get(key))]
     return "\n".join(lines)
 
 
@@ -283,25 +293,28 @@ def _by_task_and_gallery(results: Results) -> str:
     return body
 
 
-def past_gallery_table(results: Results) -> str:
+def past_gallery_table(results: Results, key: CrossedKey = "cross_model") -> str:
     """Format the mAP of each model's queries (rows) in galleries of this model and of all earlier models (columns).
 
-    A value is the mean over the test sets on whose domain the column's model was trained.
+    With the key ``cross_model_mapped``, earlier galleries are mapped to the row's model. A value is the mean over the
+    test sets on whose domain the column's model was trained.
     """
-    rows = [[name, *map(number, values)] for name, values in past_gallery_rows([results])]
-    free = [number(results["summary"].get(f"reindex_free_{metric}")) for metric in ("mAP", "rank1")]
+    rows = [[name, *map(number, values)] for name, values in past_gallery_rows([results], key)]
+    free = [number(results["summary"].get(f"{CROSSED[key]}_{metric}")) for metric in ("mAP", "rank1")]
+    mapped = ", mapped to the row's model" if key == "cross_model_mapped" else ""
     return (
-        "mAP: features of queries by the row's model, of the seen galleries by the column's model\n\n"
+        f"mAP: features of queries by the row's model, of the seen galleries by the column's model{mapped}\n\n"
         + text_table(["after task", *(str(row + 1) for row in range(len(rows)))], rows)
-        + f"\neach gallery with the features of the model that trained its domain: {' / '.join(free)}"
+        + f"\neach gallery with the features of the model that trained its domain{mapped and ', mapped'}: "
+        + " / ".join(free)
     )
 
 
-def past_gallery_rows(runs: Sequence[Results]) -> list[tuple[str, list[float | None]]]:
+def past_gallery_rows(runs: Sequence[Results], key: CrossedKey = "cross_model") -> list[tuple[str, list[float | None]]]:
     """Average the rows of :func:`past_gallery_table` over the runs of a group; a row is a task name and values."""
     rows: list[tuple[str, list[float | None]]] = []
     for row in range(min((len(run["mAP"]) for run in runs), default=0)):
-        columns = [[cross_average(run, "mAP", row, past) for run in runs] for past in range(row + 1)]
+        columns = [[cross_average(run, "mAP", row, past, key) for run in runs] for past in range(row + 1)]
         measured = [[value for value in column if value is not None] for column in columns]
         rows.append((f"{row + 1} {runs[0]['tasks'][row]}", [_mean(values) for values in measured]))
     return rows

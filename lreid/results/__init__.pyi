@@ -1,7 +1,9 @@
+from .content import CROSSED as CROSSED
 from .content import MAX_RANK as MAX_RANK
 from .content import MEAN_KINDS as MEAN_KINDS
 from .content import METRICS as METRICS
 from .content import RESULTS_SCHEMA as RESULTS_SCHEMA
+from .content import CrossedKey as CrossedKey
 from .content import Kind as Kind
 from .content import RankingMetric as RankingMetric
 from .content import Results as Results

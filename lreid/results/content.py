@@ -23,6 +23,10 @@ GALLERY_FORM = {"name": str, "kind": str, "first_task": (int, type(None)), "quer
 Kind = Literal["seen", "unseen", "merged"]  # merged: all unseen test sets as one
 MEAN_KINDS: tuple[Kind, ...] = ("seen", "unseen")  # kinds that are averaged over several test sets
 
+# Keys of the metrics in galleries of earlier models, with the prefix of their means in the summary.
+CrossedKey = Literal["cross_model", "cross_model_mapped"]
+CROSSED: dict[CrossedKey, str] = {"cross_model": "reindex_free", "cross_model_mapped": "mapped"}
+
 
 class RankingMetric(NamedTuple):
     """A metric of a ranked test set.
@@ -122,6 +126,8 @@ class Results(TypedDict, total=False):
     # By gallery and metric: a triangular matrix. Row t has one value per model after tasks 0 to t: the metric of
     # queries by the model after task t in the gallery features of that model.
     cross_model: Annotated[dict[str, dict[str, list[list[float]]]], KeyForm({str: {str: [[REAL]]}}, dict)]
+    # The same, but the gallery features are mapped from model to model up to that after task t.
+    cross_model_mapped: Annotated[dict[str, dict[str, list[list[float]]]], KeyForm({str: {str: [[REAL]]}}, dict)]
     # By gallery: ids of the identities, their numbers of queries, and one row per task with their AP.
     identity_ap: Annotated[
         dict[str, dict[str, Any]], KeyForm({str: {"ids": [int], "queries?": [int], "ap": [[REAL]]}}, dict)
@@ -322,9 +328,9 @@ def _matrices(results: Any) -> Iterator[tuple[str, list[list[float]], list[int]]
             yield f"accuracy {name} {kind}", rows, list(range(1, len(rows) + 1))
     for name, history in results.get("identity_ap", {}).items():
         yield f"identity_ap of {name!r}", history["ap"], [len(history["ids"])] * done
-    if crossed := results.get("cross_model"):
-        for name, metric in product(galleries, metric_names(results)):
-            yield f"cross_model of {name!r}: {metric}", crossed.get(name, {}).get(metric, []), all_models
+    for key, name, metric in product(CROSSED, galleries, metric_names(results)):
+        if crossed := results.get(key):
+            yield f"{key} of {name!r}: {metric}", crossed.get(name, {}).get(metric, []), all_models
 
 
 def _no_figure(results: dict[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.results.content import MEAN_KINDS, Kind, Results, columns_of, matrix, metric_names
+from lreid.results.content import CROSSED, MEAN_KINDS, CrossedKey, Kind, Results, columns_of, matrix, metric_names
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class TestFigures:
         num_valid: number of queries that have a match in the gallery of at least one split.
         cross_model: for each task so far, ``metrics`` of a search with the current model's query features among the
             gallery features of that task's model; empty if not requested.
+        cross_model_mapped: the same, among these features mapped to the current model.
     """
 
     __test__ = False  # pytest: not a test
@@ -30,6 +31,7 @@ class TestFigures:
     identity_queries: dict[int, int]
     num_valid: int
     cross_model: tuple[dict[str, float], ...] = ()
+    cross_model_mapped: tuple[dict[str, float], ...] = ()
 
 
 def add_task(results: Results, figures: Sequence[TestFigures], unfused: Sequence[TestFigures] = ()) -> None:
@@ -46,10 +48,11 @@ def add_task(results: Results, figures: Sequence[TestFigures], unfused: Sequence
             results["unfused"].setdefault(name, []).append([round(figure.metrics[name], 4) for figure in unfused])
     for gallery, figure in zip(results["galleries"], figures, strict=True):
         gallery["valid_queries"] = figure.num_valid
-        if figure.cross_model:
-            crossed = results["cross_model"].setdefault(gallery["name"], {name: [] for name in metric_names(results)})
-            for name, rows in crossed.items():
-                rows.append([round(metrics[name], 4) for metrics in figure.cross_model])
+        for key in CROSSED:
+            if row := getattr(figure, key):
+                crossed = results[key].setdefault(gallery["name"], {name: [] for name in metric_names(results)})
+                for name, rows in crossed.items():
+                    rows.append([round(metrics[name], 4) for metrics in row])
         people = {"ids": list(figure.identity_ap), "queries": list(figure.identity_queries.values()), "ap": []}
         history = results["identity_ap"].setdefault(gallery["name"], people)
         history["ap"].append([round(value, 4) for value in figure.identity_ap.values()])
@@ -146,6 +149,8 @@ def summarise_run(results: Results) -> dict[str, float | None]:
           which the model computed right after it was first trained on the gallery's domain. Reindex-free metrics are
           means over the seen galleries (RFL-ReID in Bi-C2R, TPAMI 2026, but without a mapping between old and new
           features); only if past galleries were searched;
+        * ``mapped_mAP``, ``mapped_rank1`` …: the same, but with old gallery features mapped to the last model by one
+          map per task (:class:`lreid.retrieval.feature_map.FeatureMap`);
         * ``unfused_seen_mAP``, ``unfused_unseen_mAP`` …: means over seen and over unseen galleries for the last network
           before its weights were averaged; only if it was evaluated;
         * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: average incremental metrics, which are the means over
@@ -169,8 +174,9 @@ def summarise_run(results: Results) -> dict[str, float | None]:
                 summary[f"unfused_{kind}_{metric}"] = average(trained, metric, last, kind)
         if columns_of(results, last, "merged"):
             summary[f"merged_{metric}"] = average(results, metric, last, "merged")
-        if crossed := results.get("cross_model"):
-            summary[f"reindex_free_{metric}"] = _reindex_free(results, crossed, metric)
+        for key, prefix in CROSSED.items():
+            if crossed := results.get(key):
+                summary[f"{prefix}_{metric}"] = _reindex_free(results, crossed, metric)
         over_tasks = [each for each in curve(results, metric, "seen") if each is not None]
         summary[f"mean_over_tasks_{metric}"] = float(np.mean(over_tasks)) if over_tasks else None
     changes = [each for each in task_changes(results) if each is not None]
@@ -185,13 +191,14 @@ def summarise_run(results: Results) -> dict[str, float | None]:
     return summary
 
 
-def cross_average(results: Results, metric: str, row: int, past: int) -> float | None:
+def cross_average(results: Results, metric: str, row: int, past: int, key: CrossedKey = "cross_model") -> float | None:
     """Compute a metric with queries by the model after task ``row`` and galleries by the model after task ``past``.
 
-    The result is the mean over the seen galleries that were trained by task ``past``; None if there are none.
+    With the key ``cross_model_mapped``, the galleries are mapped to the model after task ``row``. The
+    result is the mean over the seen galleries that were trained by task ``past``; None if there are none.
     """
     names = [results["galleries"][column]["name"] for column in columns_of(results, past, "seen")]
-    values = [results["cross_model"][name][metric][row][past] for name in names]
+    values = [results[key][name][metric][row][past] for name in names]
     return float(np.mean(values)) if values else None
 
 

@@ -73,6 +73,11 @@ def unit_rows(features: Tensor, name: str) -> Tensor:
     return features * inverse[:, None]
 
 
+def unit_array(features: Any, name: str) -> np.ndarray:
+    """Scale the rows ``(N, D)`` of :func:`as_features` to unit length, as float32 in a new array."""
+    return unit_rows(as_features(features, name, "cpu"), name).float().numpy()
+
+
 def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """Return features for cosine similarity, and the inverse norm ``(N,)`` of each row (1 for a zero vector).
 

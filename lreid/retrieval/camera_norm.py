@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.retrieval.arrays import as_features, unit_rows
+from lreid.retrieval.arrays import unit_array
 from lreid.utils.identities import as_labels
 
 PRIOR = 20  # number of images as which the statistics of all cameras count in the statistics of each camera
@@ -48,7 +48,7 @@ class CameraNorm:
             cameras: (N,) integers. An image whose camera is missing or negative counts only for the statistics over all
                 images.
         """
-        units = _units(features)
+        units = unit_array(features, "features")
         labels = as_labels(cameras, "cameras", len(units))
         whole = _moments(units)
         by_camera = {}
@@ -67,7 +67,7 @@ class CameraNorm:
         Returns:
             (n, D) float32.
         """
-        units = _units(features)
+        units = unit_array(features, "features")
         labels = as_labels(cameras, "cameras", len(units))
         for camera in np.unique(labels):
             mean, deviation = self.cameras.get(int(camera), self.whole)
@@ -94,11 +94,6 @@ class CameraNorm:
             raise ValueError(f"not of {width} features")
         whole = sets.pop("whole")
         return cls(whole, {int(camera): each for camera, each in sets.items()})
-
-
-def _units(features: Any) -> np.ndarray:
-    """Scale rows (N, D) to unit length, as float32 in a copy."""
-    return unit_rows(as_features(features, "features"), "features").float().cpu().numpy()
 
 
 def _moments(units: np.ndarray) -> np.ndarray:

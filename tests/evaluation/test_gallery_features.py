@@ -9,10 +9,15 @@ import pytest
 from tiny import FEW, tiny_config, train_interrupted
 
 from lreid.apps.checkpoint_test import score_checkpoints
+from lreid.build import benchmark_of
+from lreid.data.images import Images
 from lreid.errors import InputError
 from lreid.evaluation import GalleryFeatures
+from lreid.loading import load_model
 from lreid.report.tables import past_gallery_table
-from lreid.results import cross_average, fault
+from lreid.results import CROSSED, cross_average, fault
+from lreid.retrieval import evaluate
+from lreid.retrieval.feature_map import FeatureMap
 from lreid.training.run import train
 
 TWO = {"BENCHMARK.TRAIN": ["synthetic:plaza", "synthetic:campus"], "BENCHMARK.TASKS_PER_DATASET": 1}
@@ -53,10 +58,44 @@ def test_reindex_free_summary_uses_old_gallery_features(run: tuple[Path, dict]) 
 
 
 @pytest.mark.slow
+def test_mapped_metrics_equal_those_of_a_map_fitted_to_two_checkpoints(run: tuple[Path, dict]) -> None:
+    out, results = run
+    benchmark = benchmark_of(config())
+    old, new = (load_model(out / "checkpoints" / f"task-0{task}.pt", "cpu") for task in (1, 2))
+    records = benchmark.tasks[1].records
+    images = Images(records, height=old.height, width=old.width)
+    by = FeatureMap.fit(old.extract(images), new.extract(images))
+    for test in benchmark.tests:
+        query, gallery = (Images(each, height=old.height, width=old.width) for each in (test.query, test.gallery))
+        labels = (query.pids, gallery.pids, query.camids, gallery.camids)
+        wanted = 100 * evaluate(new.extract(query), by(old.extract(gallery)), *labels).mAP
+        rows = results["cross_model_mapped"][test.name]["mAP"]
+        assert rows[1] == pytest.approx([wanted, results["cross_model"][test.name]["mAP"][1][1]], abs=1e-2)
+        assert rows[1][0] != results["cross_model"][test.name]["mAP"][1][0]
+    assert "mapped to the row's model" in past_gallery_table(results, "cross_model_mapped")
+
+
+def test_maps_of_several_tasks_form_a_chain(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    models = [rng.standard_normal((40, 5)).astype(np.float32) for _ in range(3)]  # features of 40 images
+    stored = GalleryFeatures(tmp_path)
+    stored.fit_map(0, None, models[0][:30])
+    stored.fit_map(1, models[1][:30], models[1][10:])
+    stored.fit_map(2, models[2][10:], None)
+    first, second = FeatureMap.fit(models[0][:30], models[1][:30]), FeatureMap.fit(models[1][10:], models[2][10:])
+    np.testing.assert_allclose(stored.mapped(models[0], 0, 2), second(first(models[0])), atol=1e-6)
+    np.testing.assert_allclose(stored.mapped(models[1], 1, 2), second(models[1]), atol=1e-6)
+    assert stored.mapped(models[2], 2, 2) is models[2]
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+
+
+@pytest.mark.slow
 def test_interrupted_run_resumes_with_stored_galleries(run: tuple[Path, dict], tmp_path: Path) -> None:
     train_interrupted(config(), tmp_path / "run", 3)
     resumed = train(config(), tmp_path / "run", resume=True)
-    assert resumed["cross_model"] == run[1]["cross_model"] and resumed["summary"] == run[1]["summary"]
+    for key in CROSSED:
+        assert resumed[key] == run[1][key]
+    assert resumed["summary"] == run[1]["summary"]
 
 
 def test_missing_gallery_features_are_refused(tmp_path: Path) -> None:
@@ -84,4 +123,5 @@ def test_damaged_cross_model_matrices_are_refused(run: tuple[Path, dict]) -> Non
     assert fault(results) is None
     one_row = {"plaza": results["cross_model"]["plaza"], "campus": {"mAP": [[1.0]]}}
     assert "cross_model of 'campus'" in str(fault(results | {"cross_model": one_row}))
-    assert "cross_model of 'plaza'" in str(fault(results | {"cross_model": {"plaza": {}}}))
+    for key in CROSSED:
+        assert f"{key} of 'plaza'" in str(fault(results | {key: {"plaza": {}}}))

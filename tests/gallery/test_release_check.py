@@ -12,6 +12,7 @@ from gallery_search import build_gallery, calibrate_gallery
 
 from lreid.apps.cli import run_command
 from lreid.loading import load_model
+from lreid.retrieval.feature_map import FeatureMap
 from lreid.retrieval.protocols import threshold_for
 
 ENROLLED, RATE = 8, 0.1
@@ -47,6 +48,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         listed[split] = [Image(path, f"p{record.pid}", f"c{record.camid}", time) for path, record, time in rows]
         lines = [f"{each.path.name},{each.who},{each.camera},{max(each.time, 0) or ''}" for each in listed[split]]
         (folder / split / "index.csv").write_text("\n".join(["path,pid,camid,time", *lines]) + "\n")
+    write_images(folder / "map", synthetic_people(6, 4, place="station").gallery)
     write_checkpoint(folder / "narrow.pt", MODEL__BACKBONE="few")
     build_gallery(folder / "bare.gallery", Path(OLD), [folder / "gallery"])
     shutil.copy(folder / "bare.gallery", folder / "people.gallery")
@@ -61,12 +63,13 @@ def checked(world: World, out: Path, *more: str, new: str = NEW, gallery: str = 
     return run_command("search", [*words, *images, *more])
 
 
-def looped(world: World, asked: str, enrolled: str) -> dict[str, Any]:
-    """The figures of one model's queries in the gallery of another, query by query."""
+def looped(world: World, asked: str, enrolled: str, by: FeatureMap | None = None) -> dict[str, Any]:
+    """The figures of one model's queries in the gallery of another, which may be mapped, query by query."""
     queries, images = (
         [vector / np.linalg.norm(vector) for vector in load_model(name).extract([i.path for i in of])]
         for name, of in ((asked, world.queries), (enrolled, world.gallery))
     )
+    images = images if by is None else [vector / np.linalg.norm(vector) for vector in by(np.stack(images))]
     own, others, precisions = [], [], []
     for query, vector in zip(world.queries, queries, strict=True):
         ranking = [
@@ -104,23 +107,25 @@ def people(world: World) -> set[str]:
 def test_metrics_equal_those_of_nested_loops_and_the_gallery_does_not_change(world: World, tmp_path: Path) -> None:
     before = (world.folder / "people.gallery").read_bytes()
     (tmp_path / ".galleries.lreid").mkdir()  # of a killed process
-    assert checked(world, tmp_path) == 0
+    assert checked(world, tmp_path, "--map", f"{world.folder / 'map'}") == 0
     assert (world.folder / "people.gallery").read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["check.html", "check.json"]
     results = json.loads((tmp_path / "check.json").read_text())
     today = looped(world, OLD, OLD)
     assert [results["today"][key] for key in METRICS] == pytest.approx([today[key] for key in METRICS], abs=1e-4)
-    as_is, migrated, extracted = results["ways"]
-    for way, enrolled in ((as_is, OLD), (migrated, OLD), (extracted, NEW)):
-        wanted = looped(world, NEW, enrolled)
+    as_is, mapped, extracted = results["ways"]
+    by = FeatureMap.fit(*(load_model(name).extract(f"{world.folder / 'map'}") for name in (OLD, NEW)))
+    for way, enrolled, change in ((as_is, OLD, None), (mapped, OLD, by), (extracted, NEW, None)):
+        wanted = looped(world, NEW, enrolled, change)
         assert [way[key] for key in METRICS] == pytest.approx([wanted[key] for key in METRICS], abs=1e-4)
         lost = today["people"] - wanted["people"]
         assert way["lost"] == sorted(lost) and way["gained"] == sorted(wanted["people"] - today["people"])
         assert way["lost_share"] == pytest.approx(100 * len(lost) / ENROLLED)
     assert as_is["lost"] and extracted["rank1"] > as_is["rank1"]  # so that the loops above compare something
-    assert as_is["bytes"] == 0 < extracted["bytes"] and migrated["bytes"] > 0
+    assert as_is["bytes"] == 0 < extracted["bytes"] and mapped["bytes"] > 0
     assert results["chosen"] == min(results["ways"], key=lambda way: way["lost_share"])["way"]
-    chosen = looped(world, NEW, NEW if results["chosen"] == "re-extracted" else OLD)
+    which = {"as it is": (OLD, None), "mapped": (OLD, by), "re-extracted": (NEW, None)}
+    chosen = looped(world, NEW, *which[results["chosen"]])
 
     def share(rows: list[int]) -> float | None:
         return 100 * float(np.mean([chosen["found"][row] for row in rows])) if rows else None
@@ -143,7 +148,7 @@ def test_metrics_equal_those_of_nested_loops_and_the_gallery_does_not_change(wor
 
 def test_limits_decide_the_exit_status(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checked(world, tmp_path)
-    ways = json.loads((tmp_path / "check.json").read_text())["ways"]
+    ways = [way for way in json.loads((tmp_path / "check.json").read_text())["ways"] if way["reason"] is None]
     least = min(way["lost_share"] for way in ways)
     assert least > 0
     assert checked(world, tmp_path, "--max-lost", f"{least:.9f}%") == 0
@@ -166,11 +171,13 @@ def test_unavailable_ways_have_a_reason(world: World, tmp_path: Path, capsys: py
         return [way["reason"] for way in json.loads((tmp_path / "check.json").read_text())["ways"]]
 
     assert [reason is None for reason in reasons(new="narrow.pt")] == [False, False, True]
+    mapping = ("--map", f"{world.folder / 'map'}")
+    assert [reason is None for reason in reasons(*mapping, new="narrow.pt")] == [False, True, True]
     (folder / "gallery" / missing).unlink()
-    as_is, migrated, extracted = reasons()
-    assert as_is is migrated is None and missing in extracted
+    as_is, mapped, extracted = reasons()
+    assert as_is is None and "--map" in mapped and missing in extracted
     assert missing in (tmp_path / "check.html").read_text()
-    assert reasons("--skip-bad") == [None, None, None]
+    assert reasons("--skip-bad", *mapping) == [None, None, None]
     capsys.readouterr()
     assert checked(world._replace(folder=folder), tmp_path, gallery="moved.gallery", new="narrow.pt") == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -248,7 +248,7 @@ def test_copy_that_differs_or_was_interrupted_is_no_gallery(world, new_place, tm
             migrate(source, target)
     with pytest.raises(InputError, match="no such file|not complete"):
         Gallery.load(target)
-    monkeypatch.setattr(versions, "BATCH", 7)
+    monkeypatch.setattr("lreid.gallery.gallery.BATCH", 7)
     assert migrate(source, target, kind="hnsw")[0] == 36
     assert Gallery.load(target).about.kind == "hnsw"
 

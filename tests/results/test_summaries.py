@@ -87,8 +87,11 @@ def test_merged_gallery_is_not_part_of_the_unseen_mean() -> None:
 def test_reindex_free_metrics_use_the_galleries_of_their_own_task() -> None:
     crossed = {"a": {"mAP": [[60.0], [44.0, 50.0]]}, "b": {"mAP": [[20.0], [22.0, 70.0]]}}
     crossed["a"]["rank1"] = crossed["b"]["rank1"] = [[1.0], [2.0, 3.0]]
-    found = summarise_run(two_domains() | {"cross_model": crossed})
+    mapped = {"a": {"mAP": [[9.0], [46.0, 9.0]]}, "b": {"mAP": [[9.0], [9.0, 8.0]]}}
+    mapped["a"]["rank1"] = mapped["b"]["rank1"] = [[9.0], [9.0, 9.0]]
+    found = summarise_run(two_domains() | {"cross_model": crossed, "cross_model_mapped": mapped})
     assert found["reindex_free_mAP"] == (44.0 + 70.0) / 2  # a was trained in the first task, b in the second
+    assert (found["mapped_mAP"], found["mapped_rank1"]) == ((46.0 + 8.0) / 2, 9.0)
     only_unseen = two_domains() | {"cross_model": crossed}
     only_unseen["galleries"] = only_unseen["galleries"][2:]
     assert cross_average(only_unseen, "mAP", 1, 0) is None

@@ -284,6 +284,7 @@ def commands(world: World) -> dict[str, Command]:
         "query": Command(query, built, files("matches/matches.json", "matches/matches.html"), parts=True),
         "check": Command(world.search(*check, *device), calibrated, checked, parts=True),
         "reindex": gallery_command(built, "reindex", *other, resumes=True),
+        "reindex-map": gallery_command(built, "reindex", *other, "--map", there / "more", "--force", resumes=True),
         "rollback": gallery_command(reindexed, "rollback", resumes=True),
         "migrate": gallery_command(built, "migrate", "copy.gallery"),
         "publish": Command(publish, published, entry, orphans=frozenset({old_weights})),
@@ -401,7 +402,11 @@ class Trial:
                 return False
         whole = found in (self.before, self.after)
         if self.command.parts or (self.command.resumes and isinstance(found, dict)):
-            keys = {"people.gallery"} if self.name in ("reindex", "rollback") else {*self.before, *self.after}
+            keys = (
+                {"people.gallery"}
+                if self.name in ("reindex", "reindex-map", "rollback")
+                else {*self.before, *self.after}
+            )
             whole = all(found.get(key) in (self.before.get(key), self.after.get(key)) for key in keys)
         if not whole:
             counts.wrong("lost", about)

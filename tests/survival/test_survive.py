@@ -15,7 +15,17 @@ from lreid.build import method_of
 pytestmark = pytest.mark.slow
 
 COMMANDS = ("build", "add", "remove", "calibrate", "query", "reindex", "rollback", "migrate", "publish", "download")
-COMMANDS += ("check", "report", "train", "link-first", "link-add", "link-merge", "link-undo", "link-remove")
+COMMANDS += (
+    "reindex-map",
+    "check",
+    "report",
+    "train",
+    "link-first",
+    "link-add",
+    "link-merge",
+    "link-undo",
+    "link-remove",
+)
 
 
 @pytest.fixture(scope="module")
