@@ -352,12 +352,12 @@ def _reindex(args: argparse.Namespace) -> None:
         print(f"{args.gallery}: {features} now; {after}")
         return
     options |= {"labelled": list_images(args.images, "query", _sources(args)), "old": args.old, "force": args.force}
-    found = model_map.reindex_by_map(args.gallery, args.checkpoint, _map_images(args), **options)
-    maps = f"{counted(found['images'], 'image')} ({counted(found['maps'], 'map')} deep)"
-    quality = f"mean cosine {found['cosine']:.3f} on held-out images (a constant: {found['baseline']:.3f})"
+    report = model_map.reindex_by_map(args.gallery, args.checkpoint, _map_images(args), **options)
+    maps = f"{counted(report['images'], 'image')} ({counted(report['maps'], 'map')} deep)"
+    quality = f"mean cosine {report['cosine']:.3f} on held-out images (a constant: {report['baseline']:.3f})"
     print(f"{args.gallery}: features mapped with {maps}, {quality}; {after}")
     if args.images:
-        print(f"mAP {found['old_mAP']:.1f} % before (old model), {found['mAP']:.1f} % after")
+        print(f"mAP {report['old_mAP']:.1f} % before (old model), {report['mAP']:.1f} % after")
 
 
 def _rollback(args: argparse.Namespace) -> None:
