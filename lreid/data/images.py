@@ -1,6 +1,7 @@
 """Read images: one file, or the decoded images of a whole list of records."""
 
 import contextlib
+import hashlib
 import math
 import os
 import stat
@@ -8,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -219,6 +220,12 @@ class Images(Described):
         left_out = set(range(len(records))).difference(readable)
         self.skipped = [records[i].path for i in sorted(left_out)]
 
+    @cached_property
+    def digests(self) -> list[bytes]:
+        """Hash of the pixels of each image; images that are not cached are decoded again."""
+        starts = range(0, len(self), DECODED_AHEAD)
+        return [_digest(image) for start in starts for image in self[start : start + DECODED_AHEAD]]
+
     def __getitem__(self, index: int | slice | np.ndarray) -> np.ndarray:
         """Return the image of ``records[index]`` as (H, W, 3) uint8 RGB, or (n, H, W, 3) for a slice or (n,) rows."""
         if self._cache is not None:
@@ -242,6 +249,25 @@ def _naming_skip_bad() -> Iterator[None]:
         raise
     except InputError as error:
         raise InputError(f"{error} (skip_bad=True leaves such files out of a list)") from None
+
+
+def copies(queries: Sequence[Record], gallery: Sequence[Record]) -> list[str]:
+    """List the paths of queries that have the pixels of a gallery image, by decoding all images at their full size."""
+    with decoding_threads(os.cpu_count()) as pool, images_done(len(queries) + len(gallery), "comparing") as bar:
+
+        def digest(record: Record) -> bytes:
+            bar.update()
+            try:
+                return _digest(read_image(record.path))
+            except InputError:  # a damaged image is equal to none
+                return b""
+
+        there = {*pool.map(digest, gallery)} - {b""}
+        return [query.path for query, own in zip(queries, pool.map(digest, queries), strict=True) if own in there]
+
+
+def _digest(image: np.ndarray) -> bytes:
+    return hashlib.sha256(str(image.shape).encode() + image.tobytes()).digest()
 
 
 def unreadable(records: Sequence[Record]) -> list[str]:

@@ -9,7 +9,7 @@ from tabulate import tabulate
 from lreid.data.custom import TooFew
 from lreid.data.datasets import Sources, find_dataset, is_address, load_datasets, split_count
 from lreid.data.dev import PREFIX
-from lreid.data.images import require_files
+from lreid.data.images import copies, require_files
 from lreid.data.records import SPLITS, DataSet, Record, trained_and_tested
 from lreid.data.spec import COLUMNS, Counts, NotThere
 from lreid.errors import InputError, counted
@@ -76,6 +76,9 @@ def check_dataset(name: str, root: Path, *, files: bool = False, pattern: str = 
             own = find_dataset(name.removeprefix(PREFIX)) is None
             status = "different" if wrong or (odd and own) else "there"
         notes = [*wrong, *odd, *[unfit] * bool(unfit)]
+        if files and not data_set.tracklets and (same := copies(data_set.query, data_set.gallery)):
+            total = len(data_set.query)
+            notes.append(f"{len(same)} of {total} queries have the pixels of a gallery image, the first is {same[0]}")
         findings.append(Finding(name if spec else data_set.name, status, notes, data_set))
     return findings
 

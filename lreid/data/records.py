@@ -181,7 +181,8 @@ class QueryGallery:
         single_shot: whether the CMC curve is computed for galleries with one randomly drawn image per identity
             (original protocol of CUHK03).
         in_gallery: number of queries that are also gallery images. If a query is also a gallery image, its ranking
-            leaves out the query image itself, even if the camera filter is off.
+            leaves out the query image itself, even if the camera filter is off. None for a published test set, whose
+            protocol has no such rule.
         names: names of identities and cameras.
         has_cameras: whether cameras are known. If cameras are unknown, the camera filter leaves out no image.
         tracklets: whether queries and gallery entries are tracklets. The feature of a tracklet is the mean over its
@@ -196,7 +197,7 @@ class QueryGallery:
     splits: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
     tracks: tuple[int, ...] = ()
     single_shot: bool = False
-    in_gallery: int = 0
+    in_gallery: int | None = None
     names: Names = field(default_factory=Names, compare=False)
     has_cameras: bool = True
     tracklets: bool = False

@@ -203,7 +203,7 @@ def described(test: ListedTest) -> dict[str, Any]:
 def notes_on(test: ListedTest, row: dict[str, Any]) -> list[str]:
     """Write notes about the metrics of one test set (:func:`row_of`), one line each."""
     notes, name, (queries, _) = [], test.name, test.test.sizes
-    itself = 0 if test.camera_filter else test.test.in_gallery  # queries that are left out of their own ranking by file
+    itself = 0 if test.camera_filter else test.test.in_gallery  # queries that their own ranking leaves out
     absent, filtered = row["num_absent"], row["num_filtered"]
     if absent or filtered:
         only = "in the query itself" if itself else "under the query's own camera"

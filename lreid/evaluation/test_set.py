@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ from lreid.retrieval.matches import SameIdentity
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.scores import Metric
 from lreid.utils.identities import UNKNOWN, Labels, Outfits, usable
+
+logger = logging.getLogger("lreid")
 
 
 @dataclass(frozen=True)
@@ -128,12 +131,17 @@ class ListedTest:
         if self.camera_filter:
             cameras = self.query.camids, self.gallery.camids
         elif self.test.in_gallery:
-            cameras = file_numbers(*([record.path for record in each.records] for each in (self.query, self.gallery)))
+            cameras = self.image_numbers
         query, gallery = Labels(self.query.pids, cameras[0]), Labels(self.gallery.pids, cameras[1])
         if (worn := self.rules.outfits) == "both":
             return query, gallery
         outfits = (np.array([record.outfit for record in each.records]) for each in (self.query, self.gallery))
         return replace(query, outfits=next(outfits), worn=worn), replace(gallery, outfits=next(outfits), worn=worn)
+
+    @property
+    def image_numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the queries and of the gallery images; the same file has the same number."""
+        return file_numbers(*([record.path for record in each.records] for each in (self.query, self.gallery)))
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
@@ -169,6 +177,29 @@ class TestSet(ListedTest):
 
     query: Images | TrackletImages
     gallery: Images | TrackletImages
+
+    @cached_property
+    def image_numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the queries and of the gallery images; images with equal pixels have the same number."""
+        assert isinstance(self.query, Images) and isinstance(self.gallery, Images)  # only published sets have tracklets
+        return numbers_of(self.query.digests, self.gallery.digests)
+
+    def with_copies(self) -> TestSet:
+        """Return the test set after counting the queries that have the pixels of a gallery image, with a warning.
+
+        Where a query that is also a gallery image is left out of its own ranking, its copies are left out too. In other
+        test sets, copies are counted only if all images are cached, because other images would be decoded once more.
+        """
+        cached = self.query.cached_gib and self.gallery.cached_gib
+        if self.test.tracklets or (self.test.in_gallery is None and not cached):
+            return self
+        is_copy = np.isin(*self.image_numbers)
+        if (count := int(is_copy.sum())) <= (self.test.in_gallery or 0):
+            return self
+        first = self.query.records[int(is_copy.argmax())].path
+        text = "%s: %d of %d queries have the pixels of a gallery image, the first is %s"
+        logger.warning(text, self.name, count, len(is_copy), first)
+        return self if self.test.in_gallery is None else replace(self, test=replace(self.test, in_gallery=count))
 
     def require_match(self) -> None:
         """Check before training that the test set can be evaluated."""
@@ -225,16 +256,20 @@ def load_tests(
             images = Images(records, height=height, width=width, cache_gib=cache_gib, skip_bad=skip_bad)
             cache_gib -= images.cached_gib
             pair.append(TrackletImages(images) if test.tracklets else images)
-        loaded.append(TestSet(test, pair[0], pair[1], rules))
+        loaded.append(TestSet(test, pair[0], pair[1], rules).with_copies())
         loaded[-1].require_match()
     return loaded
 
 
 def file_numbers(queries: Iterable[str], gallery: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
     """Number the files in two lists of paths (int64, from 0), so that paths to the same file have the same number."""
-    numbers: dict[str, int] = {}
+    return numbers_of(map(os.path.realpath, queries), map(os.path.realpath, gallery))
+
+
+def numbers_of(queries: Iterable[Any], gallery: Iterable[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Number the keys in two lists (int64, from 0), so that equal keys have the same number."""
+    numbers: dict[Any, int] = {}
     first, second = (
-        np.array([numbers.setdefault(os.path.realpath(path), len(numbers)) for path in paths], dtype=np.int64)
-        for paths in (queries, gallery)
+        np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64) for keys in (queries, gallery)
     )
     return first, second

@@ -1,4 +1,6 @@
+import numpy as np
 import pytest
+from PIL import Image
 
 from lreid.data.custom import read_custom
 from lreid.data.datasets import spec_of, specs
@@ -154,3 +156,19 @@ def test_faults_of_a_protocol():
     assert faults(DataSet("x", train, query[:1], gallery[2:]), renumbered=True) == [
         "1 of 1 queries have no image of their identity in the gallery"
     ]
+
+
+def test_queries_with_the_pixels_of_a_gallery_image_are_counted(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["path,pid,camid,split"]
+    for place, split in enumerate(["query"] * 3 + ["gallery"] * 3):
+        Image.fromarray(rng.integers(0, 256, (8, 4, 3), np.uint8)).save(tmp_path / f"{place}.png")
+        lines.append(f"{place}.png,{place % 3},{place // 3},{split}")
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    (finding,) = check_dataset(f"csv:{tmp_path / 'list.csv'}", tmp_path, files=True)
+    assert not finding.notes
+    Image.open(tmp_path / "4.png").save(tmp_path / "1.bmp")
+    (tmp_path / "1.bmp").rename(tmp_path / "1.png")
+    (finding,) = check_dataset(f"csv:{tmp_path / 'list.csv'}", tmp_path, files=True)
+    (note,) = finding.notes
+    assert note.startswith("1 of 3 queries") and note.endswith("1.png") and finding.status == "there"

@@ -1,18 +1,23 @@
 """Figures of a model on test sets, against those of its features."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from lreid.data.listing import folders_test
 from lreid.data.records import QueryGallery
 from lreid.data.synthetic import load_synthetic
+from lreid.data.tables import csv_tests
 from lreid.errors import InputError
 from lreid.evaluation import Evaluator, Rules, load_tests
 from lreid.models import Embedder
 from lreid.retrieval import FaissIndex, evaluate
+from lreid.utils.identities import usable
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +48,43 @@ def test_metrics_equal_the_exact_ranking(test_set: QueryGallery, camera_filter: 
         assert figures.metrics[f"rank{rank}"] == pytest.approx(100 * wanted.cmc[rank - 1])
     precisions = {pid: 100 * wanted.ap[labels[0] == pid].mean() for pid in np.unique(labels[0])}
     assert figures.identity_ap == pytest.approx(precisions) and list(figures.identity_ap) == sorted(precisions)
+
+
+COPIES = {
+    "symbolic link": lambda old, new: new.symlink_to(old),
+    "hard link": lambda old, new: new.hardlink_to(old),
+    "copied file": lambda old, new: new.write_bytes(old.read_bytes()),
+    "lossless conversion": lambda old, new: Image.open(old).save(new.with_suffix(".bmp")),
+}
+
+
+@pytest.mark.parametrize("listed", ["folders", "csv"])
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_of_gallery_images_are_left_out_of_their_own_ranking(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str, listed: str
+) -> None:
+    """Of each of three people, one query is a copy of the first of two gallery images, and one is not."""
+    rng = np.random.default_rng(0)
+    for person in "abc":
+        for folder in ("q", "g"):
+            (tmp_path / folder / person).mkdir(parents=True)
+        for file in (f"g/{person}/1.png", f"g/{person}/2.png", f"q/{person}/2.png"):
+            Image.fromarray(rng.integers(0, 256, (32, 16, 3), np.uint8)).save(tmp_path / file)
+        COPIES[how](tmp_path / f"g/{person}/1.png", tmp_path / f"q/{person}/1.png")
+    files = sorted(tmp_path.rglob("*.*"))
+    lines = (f"{file},{file.parent.name},{'query' if file.parts[-3] == 'q' else 'gallery'}" for file in files)
+    (tmp_path / "list.csv").write_text("\n".join(["path,pid,split", *lines]))
+    own = folders_test(tmp_path / "q", tmp_path / "g") if listed == "folders" else csv_tests(tmp_path / "list.csv")[0]
+    (loaded,) = load_tests([own], height=32, width=16)
+    assert loaded.test.in_gallery == 3 and len(caplog.messages) == (how != "symbolic link")
+    query, gallery = loaded.labels
+    names = [[record.path.split("/")[-2:] for record in images.records] for images in (loaded.query, loaded.gallery)]
+    for row, (person, file) in enumerate(names[0]):
+        left_out = [(person, "1.png")] if file.startswith("1") else []
+        ranked = usable(query[row : row + 1], gallery)
+        assert [each for each, kept in zip(names[1], ranked, strict=True) if not kept] == [*map(list, left_out)]
+    (published,) = load_tests([replace(own, in_gallery=None)], height=32, width=16)
+    assert published.test.in_gallery is None and published.labels[0].cameras is None
 
 
 def test_skipped_images_are_listed(test_set: QueryGallery) -> None:
