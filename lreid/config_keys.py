@@ -334,7 +334,7 @@ class EvalSection(Section):
         "device on which faiss searches: cpu, cuda (the index is divided among all GPUs), "
         "cuda:N, or auto (a GPU if possible)",
     )
-    INDEX_FLOAT16 = key(False, "store vectors on GPUs in 16 bits; results are then not exact, not even for flat")
+    INDEX_FLOAT16 = key(False, "store vectors on GPUs in 16 bits; scores then keep three digits, even those of flat")
     METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance between features", choices=("cosine", "euclidean"))
     AP: Literal["rectangular", "trapezoidal"] = key(
         "rectangular",

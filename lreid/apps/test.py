@@ -116,7 +116,7 @@ def _print(results: dict[str, Any]) -> None:
     from lreid.report.tables import cross_model_table, index_table, score_table
 
     print(f"\n{score_table(results)}")
-    if any(row.get("index", {"name": "flat"})["name"] != "flat" for row in results["rows"]):  # flat is exact
+    if any(row.get("index", {"name": "flat"})["name"] != "flat" for row in results["rows"]):  # flat finds all
         print(f"\n{index_table(results)}")
     if results["cross_model"]:
         print(f"\n{cross_model_table(results)}")

@@ -113,8 +113,9 @@ def evaluate(
         device: device of the computation; ``None`` means the device of the gallery features.
         rerank: re-ranking to apply first, see :class:`lreid.retrieval.KReciprocal`.
         search: search that returns the images to rank, for example ``FaissIndex("hnsw").over(gallery_features,
-            metric)``. All images that the search does not return are ranked last, matches after other images. A search
-            that returns all images, such as a ``flat`` index, gives the same metrics as exact ranking.
+            metric)``. All images that the search does not return are ranked last, matches after other images. A
+            ``flat`` index returns all images; its metrics equal those of exact ranking up to the order of images whose
+            scores differ by less than the rounding error of :class:`lreid.retrieval.flat.FlatSearch`.
 
     Raises:
         InputError: the input is invalid, or no query has a match; the message says which filter removed the matches.
