@@ -21,7 +21,6 @@ import random
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -75,14 +74,10 @@ def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None 
 def _parts(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the name and the value of everything in nested containers, also of keys, such as ``method.means``."""
     yield name, value
-    if isinstance(value, dict):
-        value = chain(value.items(), (("key", key) for key in value))
-    elif isinstance(value, CONTAINERS):
-        value = enumerate(value)
-    else:
-        return
-    for key, each in value:
-        yield from _parts(each, f"{name}.{key}".lstrip("."))
+    if isinstance(value, CONTAINERS):
+        keys, values = (value, value.values()) if isinstance(value, dict) else (range(len(value)), value)
+        for key, each in zip((*keys, *keys), (*keys, *values), strict=True):
+            yield from _parts(each, f"{name}.{key}".lstrip("."))
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

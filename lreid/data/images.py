@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
@@ -252,22 +252,19 @@ def _naming_skip_bad() -> Iterator[None]:
 
 
 def copies(queries: Sequence[Record], gallery: Sequence[Record]) -> list[str]:
-    """List the paths of queries that have the pixels of a gallery image, by decoding all images at their full size."""
-    with decoding_threads(os.cpu_count()) as pool, images_done(len(queries) + len(gallery), "comparing") as bar:
-
-        def digest(record: Record) -> bytes:
-            bar.update()
-            try:
-                return _digest(read_image(record.path))
-            except InputError:  # a damaged image is equal to none
-                return b""
-
-        there = {*pool.map(digest, gallery)} - {b""}
-        return [query.path for query, own in zip(queries, pool.map(digest, queries), strict=True) if own in there]
+    """List the paths of queries that have the pixels of a gallery image; all images are decoded and scaled down."""
+    size: dict[str, Any] = {"height": 128, "width": 64, "skip_bad": True, "workers": None}
+    try:
+        there = {_digest(image) for _, image in _decoded(gallery, **size)}
+        return [queries[place].path for place, image in _decoded(queries, **size) if _digest(image) in there]
+    except OutOfMemory:
+        raise
+    except InputError:  # no image can be read
+        return []
 
 
 def _digest(image: np.ndarray) -> bytes:
-    return hashlib.sha256(str(image.shape).encode() + image.tobytes()).digest()
+    return hashlib.sha256(image.tobytes()).digest()
 
 
 def unreadable(records: Sequence[Record]) -> list[str]:

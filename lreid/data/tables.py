@@ -158,13 +158,13 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
     advice = "save it as CSV in UTF-8, or name a folder of images"
     damage = naming_damage(file, "cannot be read as CSV in UTF-8", advice, "CSV file")
     with damage, open(file, encoding="utf-8-sig", newline="") as stream:
-        header = stream.readline()  # Excel may write the separator in a line before it: sep=;
-        start = 0 if (separator := re.fullmatch(r"sep=(.)\s*", header)) is None else stream.tell()
+        header = stream.readline()
+        named = re.fullmatch(r"sep=(.)\s*", header)  # Excel may write such a line above the header
         # A comma if the header has none of the delimiters.
-        lines = csv.reader(stream, delimiter=separator[1] if separator else max(DELIMITERS, key=header.count))
-        stream.seek(start)
-        number = bool(separator)
-        return [(lines.line_num + number, [value.strip() for value in values]) for values in lines if any(values)]
+        lines = csv.reader(stream, delimiter=named[1] if named else max(DELIMITERS, key=header.count))
+        stream.seek(0)
+        rows = [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
+        return rows[bool(named) :]
 
 
 def _parquet(file: Path) -> list[tuple[int, list[str]]]:

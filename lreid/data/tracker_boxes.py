@@ -149,7 +149,7 @@ def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int],
     """Log how many boxes were left out, and whether the other boxes have several classes; refuse an empty file."""
     omitted = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items()))
     omitted += "; pass --class N to take a class" * any(reason.startswith("class") for reason in left_out)
-    if empty and NO_NUMBER in left_out:
+    if empty and [*left_out] == [NO_NUMBER]:
         raise InputError(f"{file}: no box has a track number; run a tracker, such as model.track of Ultralytics")
     if empty:
         content = f" except boxes that lreid leaves out ({omitted})" if omitted else ""

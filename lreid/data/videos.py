@@ -85,8 +85,8 @@ def open_video(sequence: Tracked) -> tuple[float, Iterator[tuple[float, np.ndarr
                     break
                 stated = video.get(cv2.CAP_PROP_POS_MSEC) / 1000
                 start = start if number else stated
-                constant = number / rate
-                exact = constant if sequence.rate or abs(stated - start - constant) * rate < 0.5 else stated - start
+                constant = sequence.rate or abs((stated - start) * rate - number) < 0.5
+                exact = number / rate if constant else stated - start
                 seconds = exact if exact > seconds else seconds + 1 / rate  # a stream may state no times
                 number += 1
                 yield seconds, np.ascontiguousarray(frame[..., ::-1])
