@@ -37,7 +37,7 @@ KINDS = ("flat", "hnsw", "ivfpq")  # as in lreid.retrieval.index, which is not i
 FEW_QUERIES = 3  # maximum number of queries for which a line per query is printed
 OVER_LIMIT = 3  # exit status of check if no option is within the limits
 ARGUMENTS = """
-    adapt_norm camera cross_model device false_accept_rate force identity kind other_cameras pattern restart root
+    adapt_norm camera cross_model device false_accept_rate force identity kind old other_cameras pattern restart root
     shards top
 """
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}

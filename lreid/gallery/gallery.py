@@ -219,8 +219,8 @@ class Gallery:
             return network
         raise InputError(
             f"{source}: is not the model whose features are in the gallery ({fingerprint(network)}, not "
-            f"{self.about.model}); pass that model as --checkpoint, build the gallery again, or use 'lreid search "
-            "query --cross-model' if the two models were trained to be comparable"
+            f"{self.about.model}); pass that model, build the gallery again, or use 'lreid search query --cross-model' "
+            "if the two models were trained to be comparable"
         )
 
     def features(self, keys: np.ndarray) -> np.ndarray:
@@ -494,7 +494,7 @@ class Gallery:
         by = FeatureMap.fit(features, network.extract(images, flip=extraction.flip))
         maps = [*self.maps, MapRecord(before, len(features), by.cosine, by.baseline)]
         extras = MapRecord.to_arrays(maps) | (extraction.to_arrays() if network.source else {})
-        return self.copied(None, by, model=after, extras=extras, kind=self.about.kind, shards=self.about.shards)
+        return self.copied(None, by, model=after, extras=extras)
 
     def copied(
         self, at: GalleryPlace | None, change: Callable[[np.ndarray], np.ndarray] = lambda same: same, **about: Any
@@ -502,8 +502,10 @@ class Gallery:
         """Copy all images, with features that ``change`` returns, to a place (unfinished) or, with ``None``, to memory.
 
         Args:
-            about: see :meth:`build`, including ``model``, the fingerprint of the model.
+            about: properties of the copy that differ from those of the gallery: ``model``, ``extras``, ``kind``,
+                ``shards``, see :class:`lreid.gallery.store.About`.
         """
+        about = {name: getattr(self.about, name) for name in ("model", "extras", "kind", "shards", "names")} | about
         labels, step = self.labels(), BATCH if at is not None else max(len(self), 1)
         if not len(labels):
             raise InputError(f"{self.where}: contains no images; add some")
@@ -512,7 +514,7 @@ class Gallery:
             part = labels[start : start + step]
             return change(self.features(part.keys)), part.paths, part.ids, part.cams, part.times
 
-        copy = Gallery.build(*rows(0), at=at, names=self.about.names, whole=at is None, **about)
+        copy = Gallery.build(*rows(0), at=at, whole=at is None, **about)
         for start in range(step, len(labels), step):
             copy.add(*rows(start), model=about["model"])
         return copy

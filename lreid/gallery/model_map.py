@@ -59,7 +59,11 @@ def reindex_by_map(
     place = place_of(where)
     gallery = Gallery.load(place)
     following, listed = place.next(), gallery.images()
-    before, after = gallery.load_network(old, device), load_model(checkpoint, device)
+    try:
+        before = gallery.load_network(old, device)
+    except InputError as error:
+        raise InputError(f"{error}; the map needs the gallery's model {gallery.about.model}, see old='FILE'") from None
+    after = load_model(checkpoint, device)
     # A map can be computed again; extracted features may be the only ones, so they are not discarded silently.
     if following.exists() and not restart and not Gallery.load(following, unfinished=True).maps:
         raise InputError(f"{following}: holds extracted features; pass restart=True to discard them")
@@ -75,8 +79,7 @@ def reindex_by_map(
         logger.warning("%s: the map was fitted on %s; more images give a better map", where, lengths)
     if following.exists():
         following.delete()
-    about = {name: getattr(mapped.about, name) for name in ("model", "extras", "kind", "shards")}
-    new = mapped.copied(following, **about)
+    new = mapped.copied(following)
     if gallery.images() != listed:  # in Milvus; switch refuses a changed file
         raise InputError(f"{where}: another process has changed the gallery in the meantime; run this again")
     new.finish()

@@ -209,7 +209,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
         raise InputError(f"{target}: already exists; choose a different name")
     old = Gallery.load(source)
     labels, about = old.labels(), old.about
-    new = old.copied(place, model=about.model, kind=kind or about.kind, shards=shards, extras=about.extras)
+    new = old.copied(place, kind=kind or about.kind, shards=shards)
     for name in ("threshold", "false_accept_rate", "calibrated_on"):
         setattr(new.about, name, getattr(about, name))
     same = _share_of_same_matches(old, new, labels)

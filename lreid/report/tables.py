@@ -264,7 +264,7 @@ def task_table(results: Results) -> str:
     if changes:
         lines.append(", ".join(changes))
     if results.get("cross_model") and done > 1:
-        lines += ["", *(past_gallery_table(results, key) for key in CROSSED if results.get(key))]
+        lines += [line for key in CROSSED if results.get(key) for line in ("", past_gallery_table(results, key))]
     return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
 A gallery that the old model built can then be searched by the new model, although no gallery image is extracted again.
 The map is ridge regression with an intercept. It needs images that both models can read, but no labels and no image of
 the gallery. Sources: Drift-Adapter (Vejendla, EMNLP 2025, arXiv 2509.23471) fits such adapters but maps the queries
-into the old space; lambda-orthogonality (Ricci et al., arXiv 2509.16664) maps galleries with regularised transforms.
+into the old space; lambda-orthogonality (arXiv 2509.16664) maps galleries with regularised transforms.
 BCT (Shen et al., CVPR 2020) and BT² (Zhou et al., ICCV 2023) train the new model to be compatible instead.
 """
 
@@ -64,19 +64,17 @@ class FeatureMap:
         basis = vectors * np.sqrt(squares) if dual else a @ vectors  # (n, k): A in its principal axes
         projected, unit_ridge = basis.T @ b, max(squares.sum() / a.shape[1], np.finfo(float).tiny)
 
-        def held_out(fitted: np.ndarray, leverages: np.ndarray) -> float:
-            predictions = units - (b - fitted) / (1 - 1 / len(a) - leverages)[:, None]  # (n, E)
-            return float((unit_array(predictions, "mapped features") * units).sum(1).mean())
-
         def cosine(strength: float) -> float:
             shrunk = basis / (squares + strength * unit_ridge)
-            return held_out(shrunk @ projected, (shrunk * basis).sum(1))
+            leverages = 1 / len(a) + (shrunk * basis).sum(1)  # (n,)
+            predictions = units - (b - shrunk @ projected) / (1 - leverages)[:, None]  # (n, E), each without its image
+            return float((unit_array(predictions, "mapped features") * units).sum(1).mean())
 
         best, strength = max((cosine(strength), strength) for strength in STRENGTHS)
         inverse = (vectors / (squares + strength * unit_ridge)) @ vectors.T
         weights = a.T @ (inverse @ b) if dual else inverse @ (a.T @ b)  # (D, E)
         weights = np.vstack([weights, mean_new - mean_old @ weights]).astype(np.float32)
-        return cls(weights, best, held_out(np.zeros_like(b), np.zeros(len(b))), strength)
+        return cls(weights, best, cosine(np.inf), strength)  # an infinite penalty leaves the intercept
 
     def __call__(self, features: Any) -> np.ndarray:
         """Map features (N, D) of the old model, and return (N, E) float32 unit vectors for the new one."""

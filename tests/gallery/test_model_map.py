@@ -149,6 +149,8 @@ def refusing(world: Path) -> Path:
     """Galleries and images for maps that are refused."""
     build_gallery(world / "people.gallery", world / "old.pt", [world / "g"])
     build_gallery(world / "norm.gallery", world / "old.pt", [world / "g"], adapt_norm=True)
+    build_gallery(world / "lost.gallery", shutil.copy(world / "old.pt", world / "lost.pt"), [world / "g"])
+    (world / "lost.pt").unlink()
     (world / "bad").mkdir()
     (world / "bad" / "a.png").write_bytes(b"no image")
     shutil.copy(next((world / "q").iterdir()), world / "nobody.png")
@@ -161,7 +163,8 @@ def refusing(world: Path) -> Path:
     [
         ("people.gallery --checkpoint new.pt --map map", "people.gallery"),  # too few images
         ("people.gallery --checkpoint old.pt --map map --force", "people.gallery"),  # the same model
-        ("people.gallery --checkpoint new.pt --map map --old third.pt --force", "third.pt"),
+        ("people.gallery --checkpoint new.pt --map map --old third.pt --force", "--old FILE"),
+        ("lost.gallery --checkpoint new.pt --map map --force", "--old"),
         ("people.gallery --checkpoint new.pt --map bad --force", "a.png"),
         ("people.gallery --checkpoint new.pt --map gone --force", "gone"),
         ("people.gallery --checkpoint new.pt --old moved.pt", "--map"),
