@@ -141,7 +141,9 @@ def test_test_set_without_matches_is_refused(test_set: QueryGallery) -> None:
 def test_flat_index_gives_the_metrics_of_exact_search(test_set: QueryGallery, metric: str) -> None:
     torch.manual_seed(0)
     model = Embedder("small", height=32, width=16)
-    exact = evaluator(test_set, metric=metric).evaluate(model)
-    assert evaluator(test_set, metric=metric, index=FaissIndex()).evaluate(model) == exact
+    (exact,) = evaluator(test_set, metric=metric).evaluate(model)
+    (flat,) = evaluator(test_set, metric=metric, index=FaissIndex()).evaluate(model)
+    # Two images whose scores differ by less than rounding may change places, which affects one query.
+    assert flat.metrics == pytest.approx(exact.metrics, abs=100 / exact.num_valid)
     coarse = FaissIndex("IVF4,PQ2x2", depth=5)
-    assert evaluator(test_set, metric=metric, index=coarse).evaluate(model) != exact
+    assert evaluator(test_set, metric=metric, index=coarse).evaluate(model) != [exact]
