@@ -255,7 +255,7 @@ def _warn_of_levels(folder: Path, levels: Iterable[Sequence[str]]) -> None:
     if len(names) > 1 < len(tops) and 2 * len(pairs) > len(tops) * len(names):
         logger.warning(
             "%s: the identities (%s) have the same subfolders (%s); if these are the people, pass a pattern such as %s",
-            *(folder, first_few(sorted(tops)), first_few(sorted(names)), "{camid}/{pid}/{name}.jpg"),
+            *(folder, first_few(sorted(tops)), first_few(sorted(names)), "{camid}/{pid}/{name}.{suffix}"),
         )
 
 
