@@ -30,7 +30,7 @@ from lreid.report.tables import number
 from lreid.results import METRICS, figures_of
 from lreid.retrieval.protocols import average_evaluations
 from lreid.utils.devices import pick_device
-from lreid.utils.files import require_writable, write_text
+from lreid.utils.files import require_own, write_text
 from lreid.utils.identities import DISTRACTOR
 from lreid.zoo.names import PREFIX
 
@@ -85,7 +85,7 @@ def score_checkpoints(
     gallery = images[1] if isinstance(images, tuple) else images
     tested = cfg.BENCHMARK.NAME if gallery is None else _short(gallery)
     out = out or _default_folder(next(iter(checkpoints.values()))) / tested
-    require_writable(out / "test.json")
+    require_own(out / "test.json", out / "ranked.html")
     suite = _Suite(cfg, _tests_of(cfg, images))
     if "adapt_norm" in extras and (without := [test.name for test in suite.tests if not test.has_cameras]):
         raise InputError(f"--adapt-norm: the cameras of {without[0]} are unknown; remove the option")
@@ -125,6 +125,7 @@ def content_of(
 ) -> dict[str, Any]:
     """Return the content of ``test.json`` without matrices and hardest queries; ``values`` are ``metric`` and notes."""
     return {
+        "generator": "lreid",
         "schema": 1,
         "checkpoints": {name: str(path) for name, path in checkpoints.items()},
         "ap": tests[0].rules.ap,

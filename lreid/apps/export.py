@@ -43,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the file, and print how much its features differ from those of the model."""
-    from lreid.utils.files import list_folder, require_writable
+    from lreid.utils.files import list_folder, require_own
 
     if args.tool != "reid":
-        require_writable(args.out)
+        require_own(args.out, *([f"{args.out}.md"] if args.tool else []))
     require_model(args.model)
     if args.int8 and (args.tool or args.format == "torch"):
         raise InputError("--int8: writes an ONNX file for lreid; remove --for and --format")

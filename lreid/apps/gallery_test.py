@@ -22,7 +22,7 @@ from lreid.gallery.images import list_images, read_images, require_some
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import GalleryRows
 from lreid.loading import model_config
-from lreid.utils.files import write_text
+from lreid.utils.files import require_own, write_text
 from lreid.utils.identities import UNKNOWN, identities_of_test
 
 logger = logging.getLogger("lreid")
@@ -45,6 +45,7 @@ def score_gallery(
         gallery stores features, a row ``plain`` has the metrics of the exact ranking. Images without an identity are
         distractors.
     """
+    require_own(out / "test.json")
     gallery = Gallery.load(where)
     file = Path(checkpoint or gallery.extraction.checkpoint)
     cfg = model_config(file, overrides)

@@ -95,6 +95,7 @@ def run(args: argparse.Namespace) -> None:
     from lreid.link import commands
     from lreid.link.cutting import read_cameras
     from lreid.link.folder import PAGE
+    from lreid.utils.identities import label_text
     from lreid.utils.reading import escaped
 
     action, folder = args.action, args.folder
@@ -112,7 +113,7 @@ def run(args: argparse.Namespace) -> None:
     elif action == "relink":
         record = commands.relink(folder, _options(args, None))
     elif action == "remove":
-        count = commands.remove_tracklets(folder, escaped(args.identity), keep_days=args.keep_days)
+        count = commands.remove_tracklets(folder, label_text(escaped(args.identity)), keep_days=args.keep_days)
         print(f"{folder}: {counted(count, 'tracklet')} removed")
         return
     elif action == "undo":
@@ -150,13 +151,14 @@ def _options(args: argparse.Namespace, delay: float | None) -> "LinkOptions":
 def _correct(args: argparse.Namespace) -> "LinkRecord":
     from lreid.link import commands
     from lreid.link.record import LinkRecord
+    from lreid.utils.identities import label_text
     from lreid.utils.reading import escaped
 
     if args.action == "split":
-        identity, words = args.identity, args.tracklets
+        identity, words = label_text(args.identity), label_text(args.tracklets)
         return commands.correct(args.folder, f"split {identity}", lambda record: record.split(identity, words))
     if args.action == "name":
-        return commands.rename(args.folder, *escaped([args.identity, args.name]))
-    words = escaped(args.identities)
+        return commands.rename(args.folder, *label_text(escaped([args.identity, args.name])))
+    words = label_text(escaped(args.identities))
     change = {"merge": LinkRecord.merge, "apart": LinkRecord.apart}[args.action]
     return commands.correct(args.folder, " ".join([args.action, *words]), lambda record: change(record, *words))

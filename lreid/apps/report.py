@@ -43,10 +43,10 @@ def run(args: argparse.Namespace) -> None:
     from lreid.report.sections import Pictures
     from lreid.report.tables import comparison_table, require_one_run_a_seed
     from lreid.results import read
-    from lreid.utils.files import require_writable
+    from lreid.utils.files import require_own
 
     if args.html:
-        require_writable(args.html)
+        require_own(args.html)
     for path in args.runs:
         require_path(path, "name the folder of a run that finished a task")
     folders = _folders(args.runs)

@@ -255,10 +255,10 @@ def _calibrate(args: argparse.Namespace) -> None:
 def _query(args: argparse.Namespace) -> None:
     from lreid.gallery import Filter, commands
     from lreid.gallery.findings import summary, too_few, verdict, write_findings
-    from lreid.utils.files import require_writable
+    from lreid.utils.files import require_own
     from lreid.utils.reading import escaped
 
-    require_writable(args.out / "matches.json")
+    require_own(args.out / "matches.json", args.out / "matches.html")
     results = commands.query(
         args.gallery,
         args.images,
@@ -310,9 +310,9 @@ def _info(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> int | None:
     from lreid.gallery import release_check, release_page
     from lreid.gallery.images import list_images
-    from lreid.utils.files import require_writable
+    from lreid.utils.files import require_own
 
-    require_writable(args.out / release_page.PAGE)
+    require_own(args.out / release_page.PAGE, args.out / release_page.FIGURES)
     comparison = release_check.check(
         args.gallery,
         args.new,

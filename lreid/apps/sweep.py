@@ -89,9 +89,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace, methods: Sequence[str], overrides: Sequence[str]) -> None:
-    from lreid.utils.files import require_writable
+    from lreid.utils.files import require_own
 
     if not args.dry_run:
-        require_writable(args.out / "table.md")
+        names = ("table.md", "table.csv", "table.tex", "curves.png", "sensitivity.png")  # only the first has a mark
+        require_own(*(args.out / name for name in names[: 1 if (args.out / names[0]).exists() else None]))
     for benchmark, method in product(args.benchmarks or [None], methods):
         checked_config([*args.config, *filter(None, [benchmark])], ["METHOD.NAME", method, *overrides])

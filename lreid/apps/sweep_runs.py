@@ -181,7 +181,8 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
         return "no run is finished", failed
     forms: dict[str, Literal["markdown", "csv", "latex"]] = {"md": "markdown", "csv": "csv", "tex": "latex"}
     for suffix, form in forms.items():
-        write_text(out / f"table.{suffix}", comparison_table(finished, form).rstrip("\n") + "\n")
+        mark = "\n<!-- generator: lreid -->\n" * (suffix == "md")
+        write_text(out / f"table.{suffix}", comparison_table(finished, form).rstrip("\n") + "\n" + mark)
     save_figure(learning_curve(finished), out / "curves.png")
     if all(type(run.get("config", {}).get(key)) in (int, float) for run in finished):
         save_figure(sensitivity_curve(finished, key), out / "sensitivity.png")

@@ -142,12 +142,12 @@ def _publish(args: argparse.Namespace) -> None:
 
 
 def _page(args: argparse.Namespace) -> None:
-    from lreid.utils.files import require_writable, write_text
+    from lreid.utils.files import require_own, write_text
     from lreid.zoo.card import BUNDLED, cards
     from lreid.zoo.catalogue import markdown_page
     from lreid.zoo.hosted import published
 
-    require_writable(args.out)
+    require_own(args.out)
     bundled = [card for card in cards() if card.file.parent == BUNDLED]
     write_text(args.out, markdown_page(bundled, list(published().values())))
     print(args.out)

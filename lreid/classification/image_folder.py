@@ -14,7 +14,7 @@ from lreid.data.listing import visible_images
 from lreid.data.records import CameraPolicy, DataSet, Names, Record, cameras_of_test
 from lreid.errors import InputError
 from lreid.utils.files import describe_folder, folder_at_once, list_folder, only_one_process
-from lreid.utils.identities import ascending_ranks
+from lreid.utils.identities import ascending_ranks, label_text
 from lreid.utils.reading import escaped, naming_damage
 
 Classes = Mapping[str, Sequence[Path]]  # the images of every class
@@ -138,7 +138,10 @@ def _images(folder: Path) -> dict[str, list[Path]]:
             f"{folder}: has no folders of classes; {describe_folder(folder.parent)}; put the images into train/CLASS "
             "and test/CLASS"
         )
-    return {escaped(each.name): visible_images(each) for each in classes}
+    images: dict[str, list[Path]] = {}
+    for each in classes:
+        images.setdefault(label_text(escaped(each.name)), []).extend(visible_images(each))
+    return images
 
 
 SCHEME = Scheme(lambda path, sources, split: [load(sources.existing(path, "folder"), cameras=sources.cameras)])

@@ -261,9 +261,7 @@ def _warn_of_levels(folder: Path, levels: Iterable[Sequence[str]]) -> None:
 
 def _labelled(file: Path, identity: str | None, camera: str | None) -> Listed:
     """Return an image with the labels in its path."""
-    for what, label in (("identity", identity), ("camera", camera)):
-        require_written(label, f"{file}: {what}")
-    return Listed(str(file), escaped(identity), escaped(camera))
+    return Listed(str(file), require_written(identity, f"{file}: identity"), require_written(camera, f"{file}: camera"))
 
 
 def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:

@@ -15,6 +15,7 @@ from lreid.data.records import SPLITS, CameraPolicy, DataSet, QueryGallery, grou
 from lreid.data.spec import require_images
 from lreid.errors import InputError, nearest_name
 from lreid.utils.extras import Extra
+from lreid.utils.files import spelled
 from lreid.utils.identities import is_junk, require_written, warn_of_spellings
 from lreid.utils.reading import naming_damage, require_regular
 
@@ -226,8 +227,8 @@ def _image(file: Path, line: int, header: list[str], values: list[str], *, named
     empty = [name for name in (*COLUMNS, "domain") if cells.get(name) == "" and (named or name != "pid")]
     if empty:
         raise InputError(f"{file}:{line}: {', '.join(empty)} is empty; fill it in")
-    for name in ("pid", "camid", "domain"):
-        require_written(cells.get(name), f"{file}:{line}: {name}")
+    for name in cells.keys() & {"pid", "camid", "domain"}:
+        cells[name] = require_written(cells[name], f"{file}:{line}: {name}")
     if "split" in cells and cells["split"] not in SPLITS:
         raise InputError(f"{file}:{line}: split is {cells['split']!r}; must be one of {', '.join(SPLITS)}")
     return Listed(
@@ -245,9 +246,11 @@ def _path(file: Path, line: int, path: str, root: Path | None) -> str:
     """Return the path of an image, which is relative to the table or to ``root``; refuse other folders, for safety."""
     if "\\" in path and not os.path.exists(file.parent / path):
         path = path.replace("\\", "/")  # the table was written on Windows
+    roots = [file.parent, *filter(None, [root])]
+    path = spelled(path, lambda form: any(os.path.exists(each / form) for each in roots))
     if root is not None and not os.path.exists(file.parent / path) and os.path.exists(root / path):
         path = os.path.abspath(root / path)
-    folders = [os.path.abspath(each) for each in (file.parent, root) if each is not None]
+    folders = [os.path.abspath(each) for each in roots]
     whole = os.path.normpath(os.path.join(folders[0], path))
     if not any(os.path.commonpath([folder, whole]) == folder for folder in folders):
         raise InputError(

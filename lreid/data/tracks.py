@@ -22,6 +22,7 @@ from lreid.data.tracker_boxes import LARGEST, TRUTH, Box, read_tracks
 from lreid.data.videos import FASTEST, Tracked, open_video, rate_in, shown
 from lreid.errors import InputError, counted
 from lreid.utils.files import describe_folder, folder_at_once, list_folder, write_file, write_text
+from lreid.utils.identities import label_text
 from lreid.utils.reading import escaped
 
 logger = logging.getLogger("lreid")
@@ -134,8 +135,8 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
 def _sequence(source: Path, tracks: Path) -> Tracked:
     """Pair a video, or a folder with its frames, with its file of tracks."""
     if not source.is_dir():
-        return Tracked(escaped(source.stem), source, tracks)
-    return Tracked(escaped(source.resolve().name), _frames_in(source) or source, tracks, rate_in(source))
+        return Tracked(label_text(escaped(source.stem)), source, tracks)
+    return Tracked(label_text(escaped(source.resolve().name)), _frames_in(source) or source, tracks, rate_in(source))
 
 
 def _frames_in(folder: Path) -> Path | None:

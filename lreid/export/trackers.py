@@ -14,7 +14,7 @@ from lreid.errors import InputError
 from lreid.export.card import card_text
 from lreid.export.formats import export
 from lreid.export.reid import write_for_reid
-from lreid.export.traced import ImageFunction, ImagesToFeatures, check_onnx, converted_to_onnx, write_traced
+from lreid.export.traced import ImageFunction, ImagesToFeatures, check_onnx, converted_to_onnx, onnx, write_traced
 from lreid.models.embedder import Embedder
 from lreid.models.inputs import IMAGENET
 from lreid.utils.extras import Extra
@@ -61,7 +61,9 @@ def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: st
 
 def _runnable(opset: int, program: ExportedProgram) -> tuple[bytes, ImageFunction]:
     """Return an ONNX file with the output name that trackers expect, and a network that runs the file."""
-    content = converted_to_onnx(program, opset, "output0").SerializeToString()
+    model = converted_to_onnx(program, opset, "output0")
+    onnx.helper.set_model_props(model, {"generator": "lreid"})
+    content = model.SerializeToString()
     session = Extra("onnxruntime", "export").InferenceSession(content, providers=["CPUExecutionProvider"])
     return content, lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
 

@@ -21,7 +21,7 @@ from lreid.gallery.gallery import Gallery, GalleryPlace, place_of
 from lreid.gallery.images import Extraction, SearchImage, absolute, list_queries, read_images, require_some
 from lreid.gallery.store import EVERYTHING, Filter
 from lreid.utils.files import require_writable
-from lreid.utils.identities import UNKNOWN
+from lreid.utils.identities import UNKNOWN, label_text
 
 if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.models.embedder import Embedder
@@ -151,12 +151,13 @@ def add_images(
 def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None, *, everywhere: bool = False) -> int:
     """Delete images and their features from a gallery: images of given paths, or all images of an identity.
 
-    If the last image of an identity is deleted, the name of the identity is deleted too.
+    If the last image of an identity is deleted, the name of the identity is deleted too. Files of images are deleted
+    only if they were uploaded to ``lreid serve``.
 
     Args:
         identity: name of the identity whose images are deleted.
         everywhere: whether to delete the images also from other versions of the gallery, which ``reindex`` and
-            ``rollback`` keep. Other versions need not contain all of the images.
+            ``rollback`` keep. Other versions need not contain all of the images. With False, a warning names them.
 
     Returns:
         Number of removed images.
@@ -167,7 +168,7 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
     """
     if not paths and identity is None:
         raise InputError(f"{where}: nothing to remove; name images, or identity=NAME")
-    place = place_of(where)
+    place, identity = place_of(where), label_text(identity)
     versions = [Gallery.load(place)]
     if everywhere:
         versions += [Gallery.load(each, unfinished=True) for each in place.others()]
@@ -186,6 +187,10 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
         removed |= doomed
     if not removed:
         raise InputError(f"{where}: contains none of these images, and neither do its other versions")
+    if isinstance(place, FilePlace):
+        place.delete_uploads(removed)
+    if not everywhere and (others := place.others()):
+        logger.warning("%s may still have them; --everywhere removes them there, too", " and ".join(map(str, others)))
     return len(removed)
 
 
@@ -303,7 +308,7 @@ def query(
     if top < 1:
         raise ArgumentError("top", f"is {top}; request at least one match")
     gallery = _load_filled(where)
-    about, queries = gallery.about, list_queries(images, sources)
+    about, queries, camera = gallery.about, list_queries(images, sources), label_text(camera)
     if camera is not None:
         _number_of(gallery, "camera", camera)
         queries = [each._replace(camera=camera) for each in queries]
@@ -332,6 +337,7 @@ def query(
     people = set(gallery.identities.values())
     expected = [each.identity if each.identity in people else None for each in queries]
     return {
+        "generator": "lreid",
         "gallery": str(where),
         "images": len(gallery),
         **{name: getattr(about, name) for name in ("threshold", "false_accept_rate", "calibrated_on")},

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lreid.errors import ArgumentError, InputError
+from lreid.errors import ArgumentError, InputError, NotConfirmed
 from lreid.gallery.gallery_file import (
     LABEL_COLUMNS,
     Stamp,
@@ -21,10 +25,19 @@ from lreid.gallery.gallery_file import (
 )
 from lreid.gallery.shards import Shards
 from lreid.gallery.store import EVERYTHING, About, Filter, GalleryRows, Paths, require_keys
-from lreid.utils.files import hard_link, leftovers, real_path, remove_leftovers, require_replaceable, sync_folder
+from lreid.utils.files import (
+    hard_link,
+    leftovers,
+    only_one_process,
+    real_path,
+    remove_leftovers,
+    require_replaceable,
+    sync_folder,
+)
 from lreid.utils.identities import UNKNOWN
 
 EXACT = {1: 1.0, 10: 1.0}  # recall of an exact index, by k
+UPLOAD = re.compile(r"[0-9a-f]{32}\.[a-z0-9]+")  # names of uploaded images
 
 
 @dataclass
@@ -155,7 +168,7 @@ class FaissStore:
         arrays = {name: getattr(self.everything, name) for name in LABEL_COLUMNS}
         extras = {f"extra_{name}": array for name, array in self.about.extras.items()}
         seen, new = (self.seen, self.seen is None) if path == self.path else (None, False)
-        self.seen = write_gallery(path, self.index.parts, header, arrays | extras, seen, new=new)
+        self.seen = write_gallery(path, self.index.parts, header, arrays | extras, seen, new=new, read_back=True)
         self.path = path
         sync_folder(path.parent, path)  # last, so that after an error a second attempt knows the new file
 
@@ -225,10 +238,37 @@ class FilePlace:
         """``FILE.next`` and ``FILE.previous``, if they exist."""
         return [each for each in (self.next(), self.previous()) if each.exists()]
 
+    @property
+    def uploads(self) -> Path:
+        """Folder in which ``lreid serve`` stores uploaded images, under names that are hashes of their content."""
+        return self.path.with_name(f"{self.path.name}.images").absolute()
+
+    def delete_uploads(self, removed: Iterable[str] = ()) -> None:
+        """Delete uploaded images that were removed, or that no version of the gallery lists; other files stay.
+
+        Raises:
+            NotConfirmed: an image cannot be deleted, or a version cannot be read.
+        """
+        file = self.uploads
+        try:
+            with only_one_process(self.uploads):  # lreid serve holds this lock while it adds an image
+                remove_leftovers(self.uploads)
+                rows = [each.load().labels() for each in (self, *self.others())]
+                listed = {os.path.basename(path) for labels in rows for path in labels.paths}
+                listed -= {os.path.basename(path) for path in removed}
+                for file in sorted(self.uploads.iterdir()):
+                    if UPLOAD.fullmatch(file.name) and file.name not in listed:
+                        file.unlink()
+        except (FileNotFoundError, NotADirectoryError):  # nothing was uploaded
+            pass
+        except (InputError, OSError) as error:
+            raise NotConfirmed(f"{file}: done, but the file may be left ({error}); delete it") from None
+
     def beside(self) -> list[str]:
-        """The other versions of the gallery, and the unfinished files of running or killed processes."""
+        """The other versions, unfinished files of running or killed processes, and the folder of uploaded images."""
         unfinished = [leftovers(each.path.parent, each.path.name) for each in (self, self.next(), self.previous())]
-        return [str(each) for each in self.others()] + [str(path) for each in unfinished for path in each]
+        folder = [self.uploads] * self.uploads.exists()
+        return [str(each) for each in (*self.others(), *itertools.chain(*unfinished), *folder)]
 
     def next(self) -> FilePlace:
         """``FILE.next``."""

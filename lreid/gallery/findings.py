@@ -15,7 +15,7 @@ from lreid.errors import InputError, counted, rounded_up
 from lreid.gallery.gallery import Matches
 from lreid.gallery.images import name_of
 from lreid.report.rendering import Match, RankedQuery, Tile, Verdict, anchor, ranked_panel, thumbnail, write_ranked
-from lreid.utils.files import list_folder, write_text
+from lreid.utils.files import require_own, write_text
 
 PAGE_BYTES = 1_500_000  # maximum size of the images on a page
 OUTCOMES = {  # sections of a page, in order
@@ -142,10 +142,9 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
     these groups. The images of a page have about ``PAGE_BYTES`` bytes in total.
 
     Args:
-        out: folder to write to. Pages of an earlier search that are not overwritten are deleted.
+        out: folder to write to. Other pages of an earlier search stay in the folder.
         blur: whether to blur the images on the pages.
     """
-    write_text(out / "matches.json", json.dumps(results, indent=1) + "\n")
     names = short_names([each["image"] for each in results["queries"]])
     order = list(OUTCOMES)
     listed = [(_outcome(each), each, name) for each, name in zip(results["queries"], names, strict=True)]
@@ -167,15 +166,14 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
         for outcome, count in counts.items()
     ]
     links += [(f"page {each}", _page_name(each)) for each in range(1, len(pages) + 1) if pages[1:]]
+    files = [out / _page_name(each) for each in range(1, len(pages) + 1)]
+    require_own(out / "matches.json", *files)
+    write_text(out / "matches.json", json.dumps({"generator": "lreid"} | results, indent=1) + "\n")
     wide = is_wide(listed[0][1]["image"])
     for number, page in enumerate(pages, 1):
         sections = [ranked_panel(OUTCOMES[outcome], "", rankings, wide) for outcome, rankings in page.items()]
         title = f"Matches in {Path(results['gallery']).name}" + (f", page {number} of {len(pages)}" * bool(pages[1:]))
-        write_ranked(out / _page_name(number), title, [*summary(results), _note(results)], sections, links=links)
-    for old in list_folder(out, "matches-*.html"):
-        number = old.stem.partition("-")[2]
-        if number.isdecimal() and int(number) > len(pages):
-            old.unlink()
+        write_ranked(files[number - 1], title, [*summary(results), _note(results)], sections, links=links)
 
 
 def _page_name(number: int) -> str:

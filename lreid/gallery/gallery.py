@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
+from inspect import isfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -41,7 +43,7 @@ from lreid.gallery.store import (
 )
 from lreid.utils.extras import Extra
 from lreid.utils.files import real_path
-from lreid.utils.identities import UNKNOWN, as_names, warn_of_spellings
+from lreid.utils.identities import UNKNOWN, as_names, label_text, warn_of_spellings
 
 if TYPE_CHECKING:
     import pandas
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
 GalleryPlace: TypeAlias = "FilePlace | MilvusPlace"  # a gallery that exists or will exist
 Store: TypeAlias = "FaissStore | MilvusStore"  # storage engines, which have the same methods
+T = TypeVar("T")
 EMPTY_MATCHES = 10_000  # largest k for a gallery with fewer images, so that the empty matches fit into memory
 BATCH = 16384  # rows that are copied to another place in one step
 UNIT = 1e-6  # maximum deviation of the squared length from 1 up to which a vector is not normalised again
@@ -99,23 +102,44 @@ class Matches:
         return f"Matches({queries} queries, {most} images each at most, {int(self.unknown.sum())} queries unknown)"
 
 
+def _one_thread_at_a_time(cls: type[T]) -> type[T]:
+    """Let each method wait until no other thread runs a method of the object; only one thread may use a faiss index."""
+
+    def waiting(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            with self.lock:
+                return method(self, *args, **options)
+
+        return call
+
+    for name, method in [*vars(cls).items()]:
+        if isfunction(method) and not name.startswith("_"):
+            setattr(cls, name, waiting(method))
+    return cls
+
+
+@_one_thread_at_a_time
 @dataclass(repr=False, eq=False)
 class Gallery:
     """Features of images as unit vectors, with the identity, camera, time and path of each image.
 
     Create a gallery with :meth:`build` or :meth:`load`. Identities and cameras are integers or text; searches return
     the type with which the gallery was built. This class checks all arguments and passes only numbers to its store. The
-    number of a text label is a hash of the text, so that all processes use the same number.
+    number of a text label is a hash of the text, so that all processes use the same number. Several threads may use one
+    gallery: a method waits until no other thread runs a method of the gallery.
 
     Attributes:
         store: the storage engine: faiss in this process, or Milvus.
         network: network that extracts features; None until it is needed.
         where: address of the gallery; error messages begin with it.
+        lock: lock that every method holds.
     """
 
     store: Store
     network: Embedder | None = None
     where: str = "gallery in memory"
+    lock: threading.RLock = field(default_factory=threading.RLock, init=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.store, (str, os.PathLike)):
@@ -151,7 +175,7 @@ class Gallery:
         if not isinstance(label, str):
             self._check_kind(what, np.array([label]))
             return label
-        names = self.about.names.get(what, {})
+        names, label = self.about.names.get(what, {}), label_text(label)
         number = next((number for number, name in names.items() if name == label), None)
         if number is None:
             examples = ", ".join(sorted(names.values())[:8]) + (" …" if len(names) > 8 else "") if names else "none"

@@ -80,6 +80,7 @@ def write_gallery(
     seen: Stamp | None = None,
     *,
     new: bool = False,
+    read_back: bool = False,
 ) -> Stamp:
     """Write a gallery to a temporary file next to ``path`` and rename it, so that readers never see an incomplete file.
 
@@ -94,6 +95,7 @@ def write_gallery(
         seen: stamp of the file when the index was read from it. If another process has replaced the file since the
             index was read, nothing is written.
         new: whether to refuse an existing file.
+        read_back: whether to read the new file before it replaces the old one.
 
     Returns:
         The stamp of the new file.
@@ -111,6 +113,8 @@ def write_gallery(
         with unfinished(path, private=True) as file:
             _write_content(file, indexes, header, arrays)
             sync_file(file, path)
+            if read_back:  # the error names the new file; the old one is intact
+                read_gallery(file.name, memory_map=len(indexes) == 1)
             written = stamp(file.fileno())
             if new:
                 try:

@@ -30,7 +30,8 @@ from lreid.data.records import Record
 from lreid.errors import ArgumentError, InputError, OutOfMemory, counted
 from lreid.gallery.store import LabelNames, hash_of
 from lreid.utils.clock import require_clock
-from lreid.utils.identities import UNKNOWN, label_of, require_written
+from lreid.utils.files import spelled
+from lreid.utils.identities import UNKNOWN, label_of, label_text, require_written
 from lreid.utils.reading import escaped
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ def list_images(
         InputError: a source cannot be read or contains no image, or two sources give one image different labels.
     """
     identities = identities and identity is None
-    require_written(identity, "--identity")
-    person = name_of(label_of(escaped(identity), "--identity"))
+    person = name_of(label_of(require_written(identity, "--identity"), "--identity"))
     images: dict[str, SearchImage] = {}
     for source in sources:
         for image in _listed(source, split, where, labelled=identities):
@@ -146,7 +146,7 @@ def _listed(source: Path, split: str, where: Sources, *, labelled: bool) -> list
     path = PurePath(*source.absolute().parts[-pattern.depth :])
     if (labels := pattern.read(path)) is None:
         raise InputError(f"{source}: the pattern {pattern.text} does not match the paths; correct it, or remove it")
-    return [Listed(str(source), None, escaped(labels[1]))]
+    return [Listed(str(source), None, label_text(escaped(labels[1])))]
 
 
 def _every_image(folder: Path) -> list[Listed]:
@@ -256,7 +256,7 @@ def named(images: Any, paths: Any, ids: Any, cams: Any) -> tuple[Any, Any, Any, 
 
 def absolute(path: str) -> str:
     """Return the name under which a gallery stores an image, its absolute path."""
-    return path if is_address(path) else os.path.abspath(path)
+    return path if is_address(path) else spelled(os.path.abspath(path))
 
 
 def are_features(images: Any) -> bool:

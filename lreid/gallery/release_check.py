@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import InputError, OutOfMemory
+from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.gallery import Gallery, place_of
 from lreid.gallery.images import Extraction, SearchImage, read_images, readable
 from lreid.gallery.scoring import GallerySearch
@@ -27,11 +28,10 @@ from lreid.retrieval.arrays import as_features, unit_rows
 from lreid.retrieval.protocols import best_scores, threshold_for
 from lreid.retrieval.ranking import evaluate_scores
 from lreid.retrieval.scores import BlockScores, IndexScores, cosines_of
-from lreid.utils.files import only_one_process
+from lreid.utils.files import unfinished_folder
 from lreid.utils.identities import Labels, comparable
 
 DEPTH = 1000  # images per query in a gallery that stores codes instead of features
-TEMPORARY = ".galleries.lreid"  # folder of temporary galleries
 MOMENTS = 4  # number of groups into which people are divided by time of enrolment
 AS_IS, MAPPED, EXTRACTED = "as it is", "mapped", "re-extracted"  # options, the least expensive first
 
@@ -163,7 +163,7 @@ def check(
         where: place of a calibrated gallery.
         new_model: checkpoint of the new model.
         images: queries from :func:`lreid.gallery.list_images`; images without an identity are skipped.
-        out: folder for temporary galleries, which are deleted at the end.
+        out: folder for temporary galleries if the folder of the gallery is read-only or the gallery is in Milvus.
         max_lost: maximum share of the enrolled people whom the new model no longer recognises, in per cent; None means
             no limit.
         max_fpir: maximum share of the queries of unknown people that reach the threshold, in per cent.
@@ -209,6 +209,7 @@ def check(
             figures |= queries.figures(ranked) | _changes(people, queries.by_person(ranked))
     chosen, ranked, passed = _chosen(options, max_lost, max_fpir)
     results = {
+        "generator": "lreid",
         "schema": 1,
         "gallery": str(where),
         "images": len(gallery),
@@ -275,7 +276,12 @@ def _options(
         return extract_beside(gallery, model, place_of(to), skip_bad=skip_bad)
 
     options: list[tuple[dict[str, Any], Ranked | None]] = []
-    with _temporary_folder(out) as folder:
+    place = place_of(gallery.where)
+    beside = out / "check.gallery"
+    if isinstance(place, FilePlace) and os.access(place.path.parent, os.W_OK):
+        beside = place.path  # where lreid search info lists what a killed check leaves, and remove deletes it
+    shutil.rmtree(out / ".galleries.lreid", ignore_errors=True)  # of a killed check of an earlier version
+    with unfinished_folder(beside) as folder:
         for way, make in ((AS_IS, None), (MAPPED, mapped), (EXTRACTED, extracted)):
             file, start, cost = folder / "copy.gallery", perf_counter(), {"seconds": 0.0, "bytes": 0}
             file.unlink(missing_ok=True)
@@ -289,24 +295,6 @@ def _options(
             except InputError as error:
                 options.append(({"way": way, "reason": str(error)}, None))
     return options
-
-
-@contextmanager
-def _temporary_folder(out: Path) -> Iterator[Path]:
-    """Create a folder for galleries and delete it at the end; the next check deletes the folder of a killed one."""
-    folder = out / TEMPORARY
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with only_one_process(out):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            try:
-                yield folder
-            finally:
-                with suppress(OSError):  # rmtree does not ignore errors of closing a folder
-                    shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another place") from None
 
 
 def _chosen(

@@ -14,7 +14,7 @@ import numpy as np
 
 from lreid.errors import ArgumentError, InputError
 from lreid.utils.clock import require_clock
-from lreid.utils.identities import UNKNOWN, as_labels, as_names, is_missing, label_of, warn_of_spellings
+from lreid.utils.identities import UNKNOWN, as_labels, as_names, is_missing, label_of, label_text, warn_of_spellings
 
 SCHEME = "milvus:"  # prefix of the address of a database
 
@@ -85,6 +85,10 @@ class About:
     extras: dict[str, np.ndarray] = field(default_factory=dict)
     shards: int = 1
     whole: bool = True
+
+    def __post_init__(self) -> None:
+        # galleries of earlier versions may have names in another Unicode form
+        self.names = {what: {k: label_text(name) for k, name in of.items()} for what, of in self.names.items()}
 
 
 class MapRecord(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,9 +183,12 @@ def roll_back(where: str | Path) -> str:
     if not place.previous().exists():
         raise InputError(f"{place}: has no previous version to go back to; check the name of the gallery")
     # Load the previous version before it replaces a usable gallery, so that a damaged version raises an error here.
-    model = Gallery.load(place.previous()).about.model
+    previous = Gallery.load(place.previous())
+    with suppress(InputError):  # the current version may be damaged or missing
+        if returning := {*previous.labels().paths} - {*Gallery.load(place).labels().paths}:
+            logger.warning("%s: %d images return that were removed, such as %s", place, len(returning), min(returning))
     place.roll_back()
-    return model
+    return previous.about.model
 
 
 def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, shards: int = 1) -> tuple[int, float]:

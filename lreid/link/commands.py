@@ -17,11 +17,12 @@ from lreid.data.tracker_boxes import NoTracks
 from lreid.data.tracks import Choice
 from lreid.data.videos import shown
 from lreid.errors import InputError, require
+from lreid.gallery import commands
 from lreid.gallery.gallery import Gallery, place_of
 from lreid.gallery.images import Extraction
 from lreid.link.assign import LinkOptions, assign, require_threshold
 from lreid.link.cutting import Clip, cut
-from lreid.link.folder import CROPS, GALLERY, changing, enrolled_images
+from lreid.link.folder import CROPS, GALLERY, announce, changing, enrolled_images
 from lreid.link.record import Json, LinkRecord
 from lreid.utils.files import sync_below
 from lreid.utils.identities import UNKNOWN
@@ -74,6 +75,7 @@ def add_recordings(
         gallery, network, extraction = _opened(folder, checkpoint, device)
         for clip in clips:
             _require_later(record, clip)
+        announce(folder, [clip.name for clip in clips])
         for clip in clips:
             try:
                 tracklets = cut(clip, folder / CROPS, choice)
@@ -196,7 +198,8 @@ def remove_tracklets(folder: Path, identity: str | None = None, *, keep_days: fl
         if number is not None:
             record.content["names"].pop(str(number), None)
         record.drop(doomed)
-        change.gallery, change.enrolled = gallery, enrolled
+        if enrolled:
+            commands.remove(folder / GALLERY, enrolled, everywhere=True)
     return len(doomed)
 
 

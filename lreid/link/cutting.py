@@ -17,7 +17,8 @@ from lreid.errors import InputError, counted
 from lreid.link.detection import detect
 from lreid.link.record import Json
 from lreid.utils.clock import require_clock
-from lreid.utils.files import write_file
+from lreid.utils.files import spelled, write_file
+from lreid.utils.identities import label_text
 from lreid.utils.reading import misfit, naming_damage, parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
@@ -69,6 +70,9 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
         fault = misfit(content, CAMERAS_FORM)
         if fault or not content["cameras"]:
             raise ValueError(fault or "it lists no camera")
+        count, content["cameras"] = len(content["cameras"]), {label_text(k): of for k, of in content["cameras"].items()}
+        if len(content["cameras"]) < count:
+            raise ValueError("it lists a camera twice")
     clips, kinds = [], {}
     for camera, of in content["cameras"].items():
         if "/" in camera or not camera.strip() or not camera.isprintable() or camera.startswith("."):
@@ -76,8 +80,8 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
                 f"{file}: camera {camera!r}: the name becomes a folder; write a name without /, line breaks and a "
                 "leading dot"
             )
-        video = of["video"] if "://" in of["video"] else file.parent / of["video"]
-        tracks = file.parent / of["tracks"] if "tracks" in of else None
+        video = of["video"] if "://" in of["video"] else Path(spelled(str(file.parent / of["video"])))
+        tracks = Path(spelled(str(file.parent / of["tracks"]))) if "tracks" in of else None
         for path, what in ((video, "video or folder of frames"), (tracks, "file of tracks")):
             if isinstance(path, Path) and not path.exists():
                 raise InputError(f"{path}: no such {what}, as given in {file}; correct the path")
@@ -113,6 +117,7 @@ def _start(where: str, value: Any) -> tuple[float, str]:
 
 
 def _travel(where: str, value: list[Any], cameras: dict[str, Any]) -> tuple[str, str, float]:
+    value = [*label_text(value[:2]), *value[2:]]
     fits = len(value) == 3 and all(each in list(cameras) for each in value[:2]) and value[0] != value[1]
     if fits and type(value[2]) in (int, float) and 0 <= value[2] < math.inf:
         return value[0], value[1], float(value[2])

@@ -3,12 +3,14 @@
 The folder contains ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
 ``tracklets/CAMERA/START/TRACK/`` (crops and boxes), ``tracks/`` (MOT files with identities) and ``index.html``. A
 change takes effect at the moment when ``identities.json`` is written. A command writes new files before
-``identities.json`` and deletes old files after it. A command that fails deletes the files that ``identities.json`` does
-not mention. After a command was killed, the next command deletes such files.
+``identities.json`` and deletes old files after it. Before either, the command lists these files in a journal,
+``.unfinished.lreid``. A command that fails deletes the files that are in the journal but not in ``identities.json``.
+After a command was killed, the next command deletes such files. No command deletes other files.
 """
 
 import contextlib
-import shutil
+import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +20,20 @@ from lreid.gallery.gallery import Gallery, place_of
 from lreid.link.cutting import BOXES
 from lreid.link.page import write_identities_page
 from lreid.link.record import RECORD_FILE, LinkRecord
-from lreid.utils.files import files_below, list_folder, make_folder, only_one_process, remove_leftovers, write_text
+from lreid.utils.files import (
+    UNFINISHED,
+    files_below,
+    make_folder,
+    only_one_process,
+    remove_leftovers,
+    require_own,
+    write_text,
+)
+from lreid.utils.reading import read_text
 
 GALLERY, CROPS, TRACKS, PAGE = "people.gallery", "tracklets", "tracks", "index.html"
+JOURNAL = ".unfinished.lreid"
+IN_TRACKLET = re.compile(rf"[0-9]+\.jpg|{re.escape(BOXES)}|{UNFINISHED.pattern}")  # names of lreid's files
 
 
 @dataclass
@@ -30,12 +43,10 @@ class FolderChange:
     Attributes:
         record: the record, which the command changes.
         gallery: the gallery to save, if the command has changed or created it.
-        enrolled: paths of enrolled images to delete.
     """
 
     record: LinkRecord
     gallery: Gallery | None = None
-    enrolled: Sequence[str] = ()
 
 
 @contextlib.contextmanager
@@ -55,6 +66,7 @@ def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[Folder
         if new:
             make_folder(folder)
         with only_one_process(folder):
+            require_own(folder / PAGE)
             is_new = new and not (folder / RECORD_FILE).exists()
             yield from _store(folder, action, LinkRecord() if is_new else LinkRecord.read(folder))
     except OSError as error:
@@ -67,7 +79,7 @@ def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[Folder
 def _store(folder: Path, action: str, record: LinkRecord) -> Iterator[FolderChange]:
     """Yield a change, then write new files, the record and, last, delete old files."""
     _sweep(folder, record)
-    change = FolderChange(record)
+    change, before = FolderChange(record), _paths(record)
     try:
         yield change
         if not record.changed:
@@ -77,13 +89,15 @@ def _store(folder: Path, action: str, record: LinkRecord) -> Iterator[FolderChan
         _label(change.gallery or Gallery.load(folder / GALLERY), record)
         _write_tracks(folder, record)
         write_identities_page(folder / PAGE, record)
+        if changed := before ^ _paths(record):
+            write_text(folder / JOURNAL, "\n".join(changed))
         record.write(folder)
     except BaseException:
         with contextlib.suppress(InputError, OSError):
             _sweep(folder, LinkRecord.read(folder) if (folder / RECORD_FILE).exists() else LinkRecord())
         raise
     try:
-        _sweep(folder, record, change.enrolled)
+        _sweep(folder, record)
     except (InputError, OSError) as error:
         raise NotConfirmed(
             f"{folder / RECORD_FILE}: done, but some old files could not be deleted ({error}); the next lreid link "
@@ -123,30 +137,49 @@ def _write_tracks(folder: Path, record: LinkRecord) -> None:
                 lines[each["key"].rpartition("/")[0]].append((int(frame), each["identity"], box))
     for name, boxes in lines.items():
         text = "".join(f"{frame},{identity},{box},1,-1,-1,-1\n" for frame, identity, box in sorted(boxes))
-        write_text(folder / TRACKS / f"{name.replace('/', '-')}.txt", text)
+        write_text(folder / _mot_file(name), text)
 
 
-def _sweep(folder: Path, record: LinkRecord, enrolled: Sequence[str] = ()) -> None:
-    """Delete the given enrolled images, and all crops, features and MOT files that the record does not list."""
-    keys = {f"{CROPS}/{each['key']}" for each in record.tracklets}
-    place = place_of(folder / GALLERY)
+def announce(folder: Path, names: Sequence[str]) -> None:
+    """List the files of new recordings in the journal before they are written.
+
+    Raises:
+        InputError: files with the names of the new recordings exist already; they are not of lreid.
+    """
+    paths = {path for name in names for path in (f"{CROPS}/{name}", _mot_file(name))}
+    require_own(*(folder / path for path in paths))
+    write_text(folder / JOURNAL, "\n".join(paths))
+
+
+def _mot_file(recording: str) -> str:
+    return f"{TRACKS}/{recording.replace('/', '-')}.txt"
+
+
+def _paths(record: LinkRecord) -> set[str]:
+    """Return the files and folders that a record lists, relative to its folder."""
+    clips = [clip["name"] for clip in record.content["clips"]]
+    keys = [*clips, *(each["key"] for each in record.tracklets)]
+    return {*(f"{CROPS}/{key}" for key in keys), *map(_mot_file, clips)}
+
+
+def _sweep(folder: Path, record: LinkRecord) -> None:
+    """Delete what the journal lists and the record does not: crops, features and MOT files."""
     remove_leftovers(folder)  # a temporary gallery of a killed process has features of people
-    for each in [place, *place.others()] if place.exists() else []:
+    if not (folder / JOURNAL).exists():
+        return
+    doomed = sorted({*read_text(folder / JOURNAL).splitlines()} - _paths(record))
+    place = place_of(folder / GALLERY)
+    for each in [place, *place.others()] if place.exists() and doomed else []:
         gallery = Gallery.load(each, unfinished=True)
         paths = gallery.store.labels().paths.tolist()
-        crops = {path for path in paths if path.startswith(f"{CROPS}/") and path.rpartition("/")[0] not in keys}
-        if outdated := [path for path in paths if path in crops or path in enrolled]:
+        if outdated := [path for path in paths if path.startswith(tuple(f"{name}/" for name in doomed))]:
             gallery.remove(outdated)
             gallery.save()
-    # Files outside the folders CAMERA/START/TRACK are not lreid's; macOS writes .DS_Store into every folder it shows.
-    inside = (file.relative_to(folder).parts for file in files_below(folder / CROPS))
-    for key in {"/".join(parts[:4]) for parts in inside if len(parts) > 4} - keys:
-        doomed = folder / key
-        shutil.rmtree(doomed)
-        with contextlib.suppress(OSError):  # raised if a folder still contains other tracklets
-            doomed.parent.rmdir()
-            doomed.parent.parent.rmdir()
-    names = {f"{clip['name'].replace('/', '-')}.txt" for clip in record.content["clips"]}
-    for file in list_folder(folder / TRACKS, "*.txt"):
-        if file.name not in names:
+    for path in (folder / name for name in doomed):
+        of_tracklets = [file for file in files_below(path) if IN_TRACKLET.fullmatch(file.name)]
+        for file in [path] if path.is_file() else of_tracklets:
             file.unlink()
+        for file in of_tracklets:
+            with contextlib.suppress(OSError):  # the folder is gone already, or has other files
+                os.removedirs(file.parent)
+    (folder / JOURNAL).unlink()

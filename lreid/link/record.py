@@ -230,7 +230,7 @@ class LinkRecord:
                 a missing value.
         """
         number = self.find(identity)
-        require_written(name, "the name")
+        name = require_written(name, "the name")
         if self.numbers.get(name, number) != number:
             raise InputError(f"{name}: another identity has this name; merge the two if they are one person")
         if name == f"unknown-{number}":

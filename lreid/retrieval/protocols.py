@@ -177,7 +177,7 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
     if len(impostor_scores) == 0:
         raise InputError("a threshold needs impostors: queries whose identity is one of several in the gallery")
     descending = np.sort(np.asarray(impostor_scores, dtype=np.float32))[::-1]
-    allowed = int(false_accept_rate * len(descending) + 1e-9)
+    allowed = min(int(false_accept_rate * len(descending) + 1e-9), len(descending) - 1)
     return float(np.nextafter(descending[allowed], np.float32(np.inf)))
 
 

@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +25,9 @@ from lreid.gallery.images import name_of
 from lreid.gallery.store import numbers_of
 from lreid.models.fingerprint import fingerprint
 from lreid.report.rendering import THUMBNAIL_HEIGHT, thumbnail
-from lreid.utils.files import write_atomically
-from lreid.utils.identities import UNKNOWN, require_written
-from lreid.utils.reading import escaped, read_bytes
+from lreid.utils.files import make_folder, only_one_process, write_atomically
+from lreid.utils.identities import UNKNOWN, label_text, require_written
+from lreid.utils.reading import read_bytes
 
 MOST_PIXELS = 50_000_000  # maximum pixels of an uploaded image: 150 MB decoded
 MOST_LETTERS = 200  # maximum length of a name
@@ -87,7 +87,7 @@ class ServedGallery:
                 f"{where}: is not a file; copy the gallery to a file by lreid search migrate, and serve that"
             )
         self.path = place.path
-        self.folder = self.path.with_name(f"{self.path.name}.images").absolute()
+        self.folder = place.uploads
         self._gallery = Gallery.load(self.path)
         self._model = self._gallery.load_network(checkpoint, device)
         self._fingerprint = fingerprint(self._model)
@@ -95,6 +95,8 @@ class ServedGallery:
         # A large image needs hundreds of megabytes, which the C library would keep for every thread that decodes one.
         self._decoder = ThreadPoolExecutor(1)
         self._undo: OrderedDict[str, Change] = OrderedDict()
+        with suppress(NotConfirmed):  # another version may be damaged, and the folder read-only
+            place.delete_uploads()  # of changes that were killed before or after the gallery was written
 
     def current(self) -> Gallery:
         """Return the current content of the gallery file, for searches only.
@@ -151,9 +153,10 @@ class ServedGallery:
         """Remove one image, or all images of an identity. Image files are deleted only if they were uploaded.
 
         Returns:
-            The number of ``removed`` images, the number of remaining ``images``, and ``undo``, the name of the change
-            for :meth:`undo`. The value of ``undo`` is None for an ``ivfpq`` gallery, which stores no features and
-            therefore cannot restore images. The last 20 changes can be undone until the server stops.
+            The number of ``removed`` images, the number of remaining ``images``, other ``versions`` of the gallery that
+            may still have the removed images, and ``undo``, the name of the change for :meth:`undo`. The value of
+            ``undo`` is None for an ``ivfpq`` gallery, which stores no features and therefore cannot restore images. The
+            last 20 changes can be undone until the server stops.
 
         Raises:
             Absent: the gallery has no such image or identity.
@@ -164,7 +167,7 @@ class ServedGallery:
             labels = gallery.labels()
             chosen = labels.paths == path
             if path is None:
-                chosen = np.array([name_of(each) == identity for each in labels.ids], dtype=bool)
+                chosen = np.array([name_of(each) == label_text(identity) for each in labels.ids], dtype=bool)
             if not chosen.any():
                 raise Absent(f"{path or identity}: the gallery has no such {'identity' if path is None else 'image'}")
             doomed = labels[chosen]
@@ -177,7 +180,8 @@ class ServedGallery:
                 gallery, change := Change(False, (doomed.paths, doomed.ids, doomed.cams, doomed.times), features, files)
             )
         undo = self._undoable(change) if restorable else None
-        return {"removed": len(doomed), "images": len(gallery), "undo": undo}
+        versions = [str(each) for each in FilePlace(self.path).others()]
+        return {"removed": len(doomed), "images": len(gallery), "versions": versions, "undo": undo}
 
     def undo(self, change: str) -> dict[str, int]:
         """Undo one of the last changes, and return the number of ``images`` in the gallery.
@@ -217,7 +221,7 @@ class ServedGallery:
     def _features(self, gallery: Gallery, content: bytes, camera: str | None) -> np.ndarray:
         """Extract features ``(1, D)`` of an image, which is decoded as in ``lreid search``."""
         _suffix(content)
-        extraction, number = gallery.extraction, str(UNKNOWN) if camera is None else camera
+        extraction, number = gallery.extraction, label_text(camera or str(UNKNOWN))
         cameras = numbers_of(np.array([number], dtype=object), gallery.about.names.get("camera", {}))
 
         def extract() -> np.ndarray:  # in memory, because a process that is killed would leave a temporary file
@@ -253,9 +257,14 @@ class ServedGallery:
         gallery.add(change.features, *change.labels, model=self._fingerprint)
         try:
             with _available():
-                for path, content in change.files.items():
-                    write_atomically(path, lambda file, content=content: file.write(content), private=True)  # type: ignore[misc]
-                gallery.save()
+                make_folder(self.folder)
+                with only_one_process(self.folder):
+                    for path, content in change.files.items():
+                        try:
+                            write_atomically(path, lambda file, content=content: file.write(content), private=True)  # type: ignore[misc]
+                        except NotConfirmed:  # the gallery is not written, so nothing is done
+                            raise OSError(f"{path}: the disk did not confirm it; check the disk") from None
+                    gallery.save()
         except Unavailable:
             _delete(filter(self._uploaded, change.files))
             raise
@@ -268,7 +277,7 @@ class ServedGallery:
         gallery.remove(paths)
         with _available():
             gallery.save()
-        _delete(filter(self._uploaded, paths))
+            FilePlace(self.path).delete_uploads(paths)
 
     def _uploaded(self, path: str) -> bool:
         """Whether the file of an image exists and was uploaded to this server."""
@@ -325,8 +334,7 @@ def _suffix(content: bytes) -> str:
 
 def _name(name: str | None, what: str) -> str | None:
     """Return a name without spaces around it; None if it is empty."""
-    name = escaped(name.strip()) if name else None
-    require_written(name, what)
+    name = require_written(name.strip(), what) if name else None
     if name and (len(name) > MOST_LETTERS or not name.isprintable()):
         raise InputError(f"{what}: give a name of at most {MOST_LETTERS} printable characters")
     return name or None

@@ -53,6 +53,7 @@ from lreid.training.trainer import Trainer
 from lreid.training.updates import NotFinite
 from lreid.utils.devices import arithmetic, computing, has_instructions, keep_freed_memory, pick_device
 from lreid.utils.extras import installed_version
+from lreid.utils.files import require_own
 from lreid.utils.reading import read_text
 
 logger = logging.getLogger("lreid")
@@ -233,6 +234,9 @@ def _require_unused(folder: Path) -> None:
             config_from_text(read_text(config), str(config))
         except (InputError, OSError, ValueError):
             raise InputError(f"{config}: is not the config of a run; choose a different --out") from None
+    else:
+        names = ("log.txt", "not_finite.txt", "report.html", "learning_curve.png", "galleries")
+        require_own(*(folder / name for name in names))
 
 
 def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[Results, str]:

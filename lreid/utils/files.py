@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 import stat
+import unicodedata
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,10 @@ from lreid.errors import InputError, NotConfirmed, raise_if_out_of_memory
 
 logger = logging.getLogger("lreid")
 
-UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names of files that unfinished() creates
+UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names of unfinished files and folders
+# The mark of lreid's pages, tables, JSON files and exported models: <meta name="generator" content="lreid">,
+# "generator": "lreid", or a property or part of that name. The last alternative stands in pages of earlier versions.
+MARK = re.compile(rb"generator\W+(content\W+)?lreid\b|\x05lreid\x12|lreid\.json|Every page: light and dark, phone")
 # Errors that mean: a file system has no locks (NFS raises EBADF for folders); a folder cannot be synchronised.
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF)
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)
@@ -77,6 +81,12 @@ def only_one_process(path: str | Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):  # nothing was written through the descriptor, so errors do not matter
             os.close(descriptor)
+
+
+def spelled(path: str, exists: Callable[[str], bool] = os.path.exists) -> str:
+    """Return a path in the Unicode form in which it exists (NFC or NFD), or unchanged if it does not exist."""
+    forms = [path] if path.isascii() else [path, *(unicodedata.normalize(form, path) for form in ("NFC", "NFD"))]
+    return next(filter(exists, forms), path)
 
 
 def real_path(path: str | Path) -> Path:
@@ -167,11 +177,32 @@ def require_writable(path: str | Path) -> None:
         raise InputError(f"{path}: cannot be written, because {folder} is a file; choose another place")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{path}: cannot be written, because {folder} is not writable; choose another place")
+    longest = os.pathconf(folder, "PC_NAME_MAX")
+    if any(len(os.fsencode(part)) > longest for part in Path(_new_name(path)).parts):
+        raise InputError(f"{path}: has a name of more than {longest - 16} bytes; choose a shorter one")
+
+
+def require_own(*paths: str | Path) -> None:
+    """Check like :func:`require_writable`, and refuse to replace files without the mark of lreid.
+
+    Raises:
+        InputError: see :func:`require_writable`, or lreid did not write an existing file.
+    """
+    for path in paths:
+        require_writable(path)
+        if os.path.exists(path) and not MARK.search(Path(path).read_bytes()):
+            raise InputError(f"{path}: is not a file of lreid, so it is not replaced; move it, or choose another place")
 
 
 def write_text(path: str | Path, text: str) -> None:
-    r"""Write UTF-8 text with :func:`write_atomically`; lone surrogates are escaped as in :func:`escaped`."""
-    write_atomically(path, lambda file: file.write(text.encode(errors="backslashreplace")))
+    r"""Write UTF-8 text with :func:`write_atomically`; lone surrogates are escaped as in :func:`escaped`.
+
+    Text with the mark of lreid replaces only a file with this mark, see :func:`require_own`.
+    """
+    content = text.encode(errors="backslashreplace")
+    if MARK.search(content):
+        require_own(path)
+    write_atomically(path, lambda file: file.write(content))
 
 
 @contextlib.contextmanager
@@ -199,6 +230,26 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
             os.unlink(file.name)
         with contextlib.suppress(OSError):  # an error does not matter: the file was synchronised, or is not needed
             file.close()
+
+
+@contextlib.contextmanager
+def unfinished_folder(path: Path) -> Iterator[Path]:
+    """Create a temporary folder next to ``path`` and delete it at the end; it is locked like a file of `unfinished`.
+
+    Raises:
+        InputError: the folder cannot be created or written to.
+    """
+    remove_leftovers(path.parent, path.name)
+    folder = Path(_new_name(path))
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+        with only_one_process(folder):
+            yield folder
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another place") from None
+    finally:
+        with contextlib.suppress(OSError):  # rmtree does not ignore errors of closing a folder
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def hard_link(path: Path) -> Path:
@@ -339,10 +390,14 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
     """
     with contextlib.suppress(InputError):
         for path in leftovers(folder, name):
-            # OSError: the file was deleted meanwhile, or belongs to another user
-            with contextlib.suppress(OSError), open(path, "r+b") as file:
-                if filelock.lock_descriptor(file.fileno(), blocking=False):
-                    path.unlink()
+            with contextlib.suppress(OSError):  # the file was deleted meanwhile, or belongs to another user
+                is_folder = path.is_dir()
+                descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+                try:
+                    if filelock.lock_descriptor(descriptor, blocking=False):
+                        (shutil.rmtree if is_folder else os.unlink)(path)
+                finally:
+                    os.close(descriptor)
 
 
 @contextlib.contextmanager

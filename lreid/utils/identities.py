@@ -3,7 +3,8 @@
 * **Missing** labels are None, NaN, NaT, pandas' NA, masked values and blank text. Missing labels count as -1.
 * **Junk** is -1 in any spelling: ``-1``, ``-1.0``, ``"-1"``, ``"-01"``, ``" -1.0"``.
 * **Unknown labels match nothing**: -1 is not equal to any label, not even to another -1.
-* **Text is compared as written**: ``"007"`` and ``"7"`` are different labels, about which lreid warns.
+* **Text is compared as written**: ``"007"`` and ``"7"`` are different labels, about which lreid warns. Only the Unicode
+  form does not matter: :func:`label_text` converts every label to NFC.
 * **Numbers are compared as numbers**: 7.0 equals 7. Lists that mix numbers and text are refused.
 """
 
@@ -11,13 +12,16 @@ from __future__ import annotations
 
 import logging
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from decimal import Decimal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from lreid.errors import InputError
+from lreid.utils.reading import escaped
 
 logger = logging.getLogger("lreid")
 
@@ -33,10 +37,11 @@ WRITTEN_MISSING = re.compile(
     r"(?!Nan?$)(?i:-?nan|[+-]?1\.#(?:ind|qnan)|nat|<na>|none|#?n/?a|#nv|null|\\n|undefined|#\S+[!?])"
 )
 JUNK_TEXT = re.compile(r"\s*-0*1(\.0*)?\s*", re.ASCII)
-NUMBER_TEXT = re.compile(r"\s*([+-]?)(?=[0-9])0*([1-9][0-9]*)?(\.0*)?\s*", re.ASCII)
+NUMBER_TEXT = re.compile(r"\s*([+-]?)([0-9]+\.?[0-9]*([eE][+-]?[0-9]{1,4})?)\s*", re.ASCII)
 INT64 = np.iinfo(np.int64)
 STRANGER = INT64.min  # in a test set, a gallery image of unknown identity, which is ranked but matches no query
 
+Label = TypeVar("Label", bound="str | None")
 Outfits = Literal["both", "same", "changed"]  # the clothes in which a query's identity is searched
 
 
@@ -53,7 +58,7 @@ def label_of(value: Any, name: str) -> int | str:
     if is_missing(value):
         return UNKNOWN
     if isinstance(value, str):
-        return UNKNOWN if is_junk(value) else str(value)
+        return UNKNOWN if is_junk(value) else label_text(str(value))
     if getattr(value, "ndim", None) == 0 and not isinstance(value, np.generic):
         value = value.item()  # the value is an array or a tensor with a single number
     if isinstance(value, (int, np.integer)):
@@ -68,6 +73,17 @@ def label_of(value: Any, name: str) -> int | str:
     raise InputError(f"{name}: expected integers or text, got {value!r} of type {type(value).__name__}")
 
 
+def label_text(value: Any) -> Any:
+    """Convert text labels to Unicode's form NFC, because file names of a Mac are in NFD.
+
+    Args:
+        value: text, None, or a list of them.
+    """
+    if isinstance(value, (list, tuple)):
+        return [label_text(each) for each in value]
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
 def is_missing(value: Any) -> bool:
     """Whether a label is missing: None, NaN, NaT, NA, a masked value, or blank text."""
     if isinstance(value, str):
@@ -80,8 +96,8 @@ def is_missing(value: Any) -> bool:
         return type(value).__name__ == "NAType"
 
 
-def require_written(label: str | None, where: str) -> None:
-    """Refuse a label that is a word for a missing value, at every entrance: paths, tables, requests and options.
+def require_written(label: Label, where: str) -> Label:
+    """Convert a label at every entrance by `escaped` and :func:`label_text`, and refuse words for a missing value.
 
     Args:
         label: label as the user wrote it; None is accepted.
@@ -95,6 +111,7 @@ def require_written(label: str | None, where: str) -> None:
             f"{where} is {label!r}, which programs write for a missing value; leave it out if it is unknown, or rename "
             "it if it is a real name"
         )
+    return label_text(escaped(label))
 
 
 def is_junk(text: str) -> bool:
@@ -285,11 +302,11 @@ def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def warn_of_spellings(texts: Iterable[str], name: str) -> None:
-    """Warn in the log if different text labels spell the same number, such as ``007`` and ``7``."""
-    by_number: dict[tuple[bool, str | None], list[str]] = {}
+    """Warn in the log if text labels spell the same number, such as ``007`` and ``7``, or ``1E+05`` and ``100000``."""
+    by_number: dict[tuple[str, Decimal], list[str]] = {}
     for text in texts:
         if number := NUMBER_TEXT.fullmatch(text):
-            by_number.setdefault((number[1] == "-", number[2]), []).append(text)
+            by_number.setdefault((number[1].strip("+"), Decimal(number[2])), []).append(text)
     several = [spellings for spellings in by_number.values() if len(spellings) > 1]
     if several:
         pair, more = " and ".join(map(repr, sorted(several[0]))), f", and {len(several) - 1} more" * (len(several) > 1)

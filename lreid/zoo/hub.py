@@ -1,13 +1,14 @@
 """Upload an entry of the zoo to Hugging Face's hub: weights, card, and a page."""
 
 import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from lreid.errors import InputError, short_reason
 from lreid.utils.extras import Extra
-from lreid.utils.files import write_text
 from lreid.zoo.card import Card
 from lreid.zoo.catalogue import hub_text
 
@@ -46,17 +47,20 @@ def upload(card: Card, repository: str, hub: Any) -> str:
     Raises:
         InputError: the hub refuses the entry, or cannot be reached.
     """
-    write_text(card.file.with_name("README.md"), page(card, repository))
     files = ["README.md", card.file.name, card.weights.name]
     try:
         hub.create_repo(repository, exist_ok=True)
-        commit = hub.upload_folder(
-            repo_id=repository,
-            folder_path=card.file.parent,
-            allow_patterns=files,
-            delete_patterns=[f"{card.name}-*.safetensors"],
-            commit_message=f"{card.name}, lreid {card.version}",
-        )
+        with tempfile.TemporaryDirectory() as folder:  # the entry's folder may have a README.md of the user
+            Path(folder, "README.md").write_text(page(card, repository), encoding="utf-8")
+            for file in (card.file, card.weights):
+                Path(folder, file.name).symlink_to(file.absolute())
+            commit = hub.upload_folder(
+                repo_id=repository,
+                folder_path=Path(folder),
+                allow_patterns=files,
+                delete_patterns=[f"{card.name}-{'[0-9a-f]' * 12}.safetensors"],  # not people-small for people
+                commit_message=f"{card.name}, lreid {card.version}",
+            )
     except Exception as error:  # the hub's client raises many kinds for network, name and permission errors
         raise InputError(
             f"--hub {repository}: the entry cannot be uploaded ({short_reason(error)}); it is stored in "

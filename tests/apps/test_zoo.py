@@ -262,9 +262,13 @@ def test_entry_is_uploaded_to_the_hub_and_loaded(
     assert front["license"] == "cc-by-4.0" and front["library_name"] == "lreid"
     for fact in (card.trained_on, "drawings", card.sha256, card.command, "hub:me/mine", *card.figures):
         assert fact in text
-    # Another version replaces the first, so that the repository contains one model.
+    # Another version replaces the first, so that the repository contains one model; other files stay.
+    others = [tmp_path / "zoo" / "README.md", tmp_path / "hub" / "me" / "mine" / "mine-small-0123456789ab.safetensors"]
+    for file in others:
+        file.write_text("mine")
     zoo_command(publish_arguments(run, tmp_path / "zoo", "me/mine", licence="own terms"))
-    (weights,) = (tmp_path / "hub" / "me" / "mine").glob("*.safetensors")
+    assert all(file.read_text() == "mine" for file in others)
+    (weights,) = {*(tmp_path / "hub" / "me" / "mine").glob("*.safetensors")} - {*others}
     assert card.sha256[:12] in weights.name
     front = yaml.safe_load((tmp_path / "hub" / "me" / "mine" / "README.md").read_text().split("---\n", 2)[1])
     assert (front["license"], front["license_name"]) == ("other", "own terms")

@@ -1,4 +1,5 @@
 import random
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -72,6 +73,21 @@ def test_two_spellings_of_a_number_log_a_warning(write, caplog):
     (data_set,) = tables.load(write([*ROWS, "f.jpg,0100,right,gallery"]))
     assert len({record.pid for record in data_set.gallery}) == 2
     assert "'0100'" in caplog.text and "'100'" in caplog.text and len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("of_files", ["NFC", "NFD"])
+def test_unicode_forms_of_paths_and_labels_do_not_matter(make_images, tmp_path, of_files):
+    names = ["é.jpg", "ü.jpg", "ñ.jpg", "å.jpg"]
+    make_images(tmp_path, [unicodedata.normalize(of_files, name) for name in names])
+    rows = [f"{name},José {number // 2},ö,query" for number, name in enumerate(names)]
+    rows = [unicodedata.normalize(("NFC", "NFD")[number % 2], row) for number, row in enumerate(rows)]
+    rows[1:3] = [row.replace("query", "gallery") for row in rows[1:3]]
+    (tmp_path / "a.csv").write_text("\n".join(["path,pid,camid,split", *rows]) + "\n", encoding="utf-8")
+    (data_set,) = tables.load(tmp_path / "a.csv")
+    images = data_set.query + data_set.gallery
+    assert sorted(record.pid for record in images) == [0, 0, 1, 1] and {record.camid for record in images} == {0}
+    assert data_set.names.identities == {0: "José 0", 1: "José 1"} and data_set.names.cameras == {0: "ö"}
+    assert all(Path(record.path).exists() for record in images)
 
 
 def test_relabels_other_ids_as_text(write):

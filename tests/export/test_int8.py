@@ -66,11 +66,11 @@ def test_what_cannot_be_quantised_leaves_the_file(
     Path("broken/a.jpg").write_bytes(b"no image")
     Image.new("RGB", (32, 64)).save("good/a.jpg")
     for name in ("file.onnx", "file.pt2"):
-        Path(name).write_text("before")
+        Path(name).write_text("generator: lreid")
     assert run_command("export", ["zoo:dwopp-synthetic-10", "--out", "file.onnx", *options]) == 2
     message = capsys.readouterr().err
     assert words in message and message.count("\n") == 1
-    assert Path("file.onnx").read_text() == Path("file.pt2").read_text() == "before"
+    assert Path("file.onnx").read_text() == Path("file.pt2").read_text() == "generator: lreid"
 
 
 def test_images_are_required_and_logging_is_restored(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ import lreid.gallery
 from lreid.data.images import read_image
 from lreid.data.listing import MARKET_NAME
 from lreid.errors import InputError
-from lreid.gallery import Gallery
+from lreid.gallery import Gallery, roll_back
 from lreid.gallery.findings import verdict
+from lreid.gallery.images import SearchImage
 from lreid.loading import load_model
 from lreid.retrieval import CameraNorm
 from lreid.retrieval.protocols import threshold_for
@@ -191,6 +193,46 @@ def test_remove_by_path_and_by_identity(gallery: Path, images: list[Path]) -> No
     with pytest.raises(InputError, match="'nobody'"):
         lreid.gallery.remove(gallery, identity="nobody")
     assert gallery.read_bytes() == before
+
+
+def test_unicode_forms_of_names_are_one_person(world: Path, tmp_path: Path) -> None:
+    folder, (first, second, *_) = tmp_path / "people", sorted((world / "people").iterdir())
+    shutil.copytree(first, folder / unicodedata.normalize("NFD", "José"))
+    shutil.copytree(second, folder / "José")
+    for number, path in enumerate((folder / "José").iterdir()):
+        path.rename(path.with_name(f"other{number}.png"))
+    gallery = tmp_path / "people.gallery"
+    built = build_gallery(gallery, world / "model.pt", [folder])
+    assert built.counts()["identities"] == 1 and {*built.labels().ids} == {"José"}
+    old = next(path for path in built.labels().paths if not unicodedata.is_normalized("NFC", path))
+    assert lreid.gallery.remove(gallery, [unicodedata.normalize("NFC", old)]) == 1
+    named = Gallery.load(gallery)
+    named.about.names["identity"] = {key: unicodedata.normalize("NFD", "José") for key in named.identities}
+    named.save()  # as an earlier version wrote it
+    assert lreid.gallery.remove(gallery, identity=unicodedata.normalize("NFD", "José")) == len(built) - 1
+
+
+def test_removal_deletes_uploads_and_names_other_versions(
+    gallery: Path, images: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    uploads = Path(f"{gallery}.images")
+    uploads.mkdir()
+    kept, gone, orphan, own = (
+        uploads / name for name in ("1" * 32 + ".png", "2" * 32 + ".jpg", "3" * 32 + ".png", "a")
+    )
+    for file in (kept, gone, orphan, own, uploads / f".{gone.name}.0123abcd.lreid"):
+        shutil.copy(images[0], file)
+    lreid.gallery.add(gallery, [SearchImage(str(file), "anna", None) for file in (kept, gone)], device="cpu")
+    assert str(uploads) in lreid.gallery.info(gallery)["related files"]
+    previous = Path(shutil.copy(gallery, f"{gallery}.previous"))
+    caplog.clear()
+    lreid.gallery.remove(gallery, [str(gone)])
+    assert str(previous) in caplog.text and {*uploads.iterdir()} == {kept, own}
+    caplog.clear()
+    roll_back(gallery)
+    assert str(gone) in caplog.text  # it returns
+    lreid.gallery.remove(gallery, [str(gone)], everywhere=True)
+    assert {*uploads.iterdir()} == {kept, own}
 
 
 def test_remove_everywhere_reaches_every_version(gallery: Path, images: list[Path]) -> None:

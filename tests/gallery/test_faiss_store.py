@@ -1,5 +1,6 @@
 """Searches by faiss: kinds, codes, shards and filters."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -125,6 +126,47 @@ def test_gallery_with_too_few_images_for_its_kind_stays_unfinished(tmp_path: Pat
     assert len(Gallery.load(file, unfinished=True)) == 20
     with pytest.raises(InputError, match="is not complete yet"):
         Gallery.load(file)
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_threads_take_turns(tmp_path: Path, kind: str) -> None:
+    """In a process of its own, because faiss would end the process."""
+    code = f"""
+import sys
+from concurrent.futures import ThreadPoolExecutor
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from galleries import names, small, vectors
+from lreid.gallery import Gallery
+gallery, features = small({kind!r}, 60, at={str(tmp_path / "g")!r}), vectors(400, 1)
+gallery.save()
+
+def change(thread):
+    for row in range(thread, 400, 4):
+        gallery.add(features[row : row + 1], [str(row)], [row], [0], model="a1")
+        gallery.search(features[:3], 5, model="a1")
+        if row % 8 == 0:
+            gallery.remove([str(row)])
+        if row % 20 < 4:
+            gallery.save()
+
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(change, range(4)))
+gallery.save()
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    labels = Gallery.load(tmp_path / "g").labels()
+    assert sorted(labels.paths) == sorted([*names(60), *(str(row) for row in range(400) if row % 8)])
+
+
+def test_gallery_that_cannot_be_read_replaces_no_file(tmp_path: Path) -> None:
+    gallery = small(at=tmp_path / "g")
+    gallery.save()
+    before = (tmp_path / "g").read_bytes()
+    gallery.store.everything.keys[3] = gallery.store.everything.keys[2]  # as after changes by two threads
+    with pytest.raises(InputError, match="^.*g.*: "):
+        gallery.save()
+    assert (tmp_path / "g").read_bytes() == before and [*tmp_path.iterdir()] == [tmp_path / "g"]
 
 
 def test_failed_addition_leaves_no_names(tmp_path: Path):

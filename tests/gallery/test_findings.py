@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from lreid.errors import InputError
 from lreid.gallery import Matches, findings
 from lreid.gallery.findings import rank1, summary, too_few, verdict, write_findings
 
@@ -128,5 +129,15 @@ def test_pages_hold_every_query_once_with_wrong_matches_first(tmp_path: Path, mo
         assert all(f'id="{name}"' in (out / link).read_text() for link, name in links if name)
         assert [link for link, name in links if name] == [pages[number].name for number in firsts]
         assert [link for link, name in links if not name] == [page.name for page in pages]
+    before = {page: page.read_bytes() for page in pages[1:]}
     write_findings(results(queries[:2]), out)
-    assert [each.name for each in out.glob("matches*.html")] == ["matches.html"]
+    assert {page: page.read_bytes() for page in before} == before  # pages may be the user's
+
+
+@pytest.mark.parametrize("name", ["matches.html", "matches.json"])
+def test_files_that_lreid_did_not_write_are_not_replaced(tmp_path: Path, name: str) -> None:
+    for content in ("mine", '{"generator": "other"}', "pages that lreid generated"):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(InputError, match=f"^{tmp_path / name}: "):
+            write_findings(results([finding("a.png", None)]), tmp_path)
+        assert (tmp_path / name).read_text() == content and len([*tmp_path.iterdir()]) == 1

@@ -110,6 +110,7 @@ def test_metrics_equal_those_of_nested_loops_and_the_gallery_does_not_change(wor
     assert checked(world, tmp_path, "--map", f"{world.folder / 'map'}") == 0
     assert (world.folder / "people.gallery").read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["check.html", "check.json"]
+    assert not [*world.folder.glob(".people.gallery.*")]
     results = json.loads((tmp_path / "check.json").read_text())
     today = looped(world, OLD, OLD)
     assert [results["today"][key] for key in METRICS] == pytest.approx([today[key] for key in METRICS], abs=1e-4)

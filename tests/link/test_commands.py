@@ -230,6 +230,52 @@ def test_foreign_files_between_tracklets_do_not_delete_crops(linked: Path) -> No
     assert sorted((linked / "tracklets").rglob("*.jpg")) == crops
 
 
+def test_removed_person_is_in_no_file_of_any_version(linked: Path) -> None:
+    place, upload = linked / "people.gallery", linked / "people.gallery.images" / f"{'0' * 32}.png"
+    of = Gallery.load(place)
+    of.add(of.features(of.labels().keys[:1]), [str(upload)], ["anna"], [None], [0], model=of.about.model)
+    of.save()
+    upload.parent.mkdir()
+    upload.write_bytes(b"anna")
+    shutil.copy(place, f"{place}.previous")
+    killed = linked / ".people.gallery.0123abcd.lreid"
+    killed.mkdir()
+    shutil.copy(place, killed / "copy.gallery")
+    assert relink(linked) == 0 and lreid("remove", linked, "--identity", "anna") == 0
+    assert not killed.exists() and not upload.exists()
+    assert not [path for path in linked.rglob("*") if path.is_file() and b"anna" in path.read_bytes()]
+
+
+def test_files_of_the_user_are_not_changed(films: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    linked, outside = tmp_path / "linked", tmp_path / "outside"
+    own = [outside / "mine.txt", linked / "tracklets" / "x" / "y" / "z" / "000001.jpg", linked / "notes.jpg"]
+    for file in own:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("mine")
+    (linked / "tracks").symlink_to(outside)
+    model = ("--checkpoint", films / "model.pt", *PLAIN)
+    assert lreid("add", linked, films / "day-1.yaml", *model[2:], "--checkpoint", films / "day-1.yaml") == 2
+    assert lreid("add", linked, films / "day-1.yaml", *model) == 0
+    own.append(linked / "tracklets" / "a" / "20260301T080000" / "1" / "mine.png")
+    own[-1].write_text("mine")
+    assert lreid("name", linked, 1, "anna") == 0 and lreid("remove", linked, "--identity", "anna") == 0
+    assert lreid("undo", linked) == 2 and lreid("remove", linked, "--keep-days", 0.001) == 0
+    assert all(file.read_text() == "mine" for file in own)
+    assert [*outside.iterdir()] == [outside / "mine.txt"] and len([*linked.rglob("*.jpg")]) == 2
+
+
+@pytest.mark.parametrize("name", ["index.html", "tracklets/b/20260301T090000", "tracks/b-20260301T090000.txt"])
+def test_files_that_lreid_did_not_write_are_not_replaced(films: Path, tmp_path: Path, capsys, name: str) -> None:
+    foreign = tmp_path / "linked" / name
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("mine")
+    assert lreid("add", tmp_path / "linked", films / "day-1.yaml", "--checkpoint", films / "model.pt", *PLAIN) == 2
+    error = capsys.readouterr().err
+    assert str(foreign) in error and error.count("\n") == 1
+    assert [path for path in (tmp_path / "linked").rglob("*") if path.is_file()] == [foreign]
+    assert foreign.read_text() == "mine"
+
+
 def test_relink_without_tracklets_is_refused(linked: Path, capsys) -> None:
     assert lreid("remove", linked, "--keep-days", 0.001) == 0
     assert lreid("relink", linked, "--threshold", 0.99) == 2

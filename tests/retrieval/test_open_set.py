@@ -64,6 +64,8 @@ def test_invalid_input_is_named():
     for rate in (1, -0.1, float("nan")):
         with pytest.raises(InputError, match=f"rate is {rate!r}"):
             threshold_for(np.ones(3), rate)
+    rate = np.nextafter(1, 0)  # accepts all impostors but the worst
+    assert 0.1 < threshold_for(np.array([0.3, 0.1, 0.2]), rate) < 0.2
 
 
 @pytest.mark.parametrize("camera_filter", [True, False])

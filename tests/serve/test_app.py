@@ -3,8 +3,10 @@
 import asyncio
 import io
 import os
+import shutil
 import threading
 import time
+import unicodedata
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -108,6 +110,20 @@ def test_files_that_were_not_uploaded_are_never_deleted(client: TestClient, gall
         assert client.request("DELETE", "/images", params={"path": path}).json()["removed"] == 1
     assert rows(gallery).keys() == before.keys() - {*doomed} and all(Path(path).exists() for path in doomed)
     assert client.request("DELETE", "/images", params={"path": doomed[0]}).status_code == 404
+
+
+def test_image_of_a_killed_upload_is_deleted_at_the_next_start(client: TestClient, gallery: Path) -> None:
+    file = Path(client.post("/images?identity=anna", content=png(0)).json()["path"])
+    orphan = shutil.copy(file, file.with_name("0" * 32 + ".png"))
+    client_of(gallery)
+    assert file.exists() and not orphan.exists()
+
+
+def test_unicode_forms_of_a_name_are_one_person(client: TestClient, gallery: Path) -> None:
+    forms = [unicodedata.normalize(form, "José") for form in ("NFC", "NFD")]
+    for seed, name in enumerate(forms):
+        assert client.post("/images", params={"identity": name}, content=png(seed)).status_code == 200
+    assert client.delete("/images", params={"identity": forms[1]}).json()["removed"] == 2
 
 
 def test_uploads_are_not_written_to_temporary_files(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from lreid.checkpoint import load_checkpoint, load_newest
 from lreid.errors import InputError
 from lreid.gallery import Gallery
 from lreid.gallery.gallery import place_of
+from lreid.serve.served_gallery import Absent, Conflict, ServedGallery
 from lreid.training.run import train
 from lreid.utils.files import leftovers
 from lreid.utils.reading import read_json, read_tensors
@@ -114,14 +115,38 @@ def call(words: list[str], folder: Path) -> tuple[int, str]:
     handlers = mock.patch.object(logging.root, "handlers", [])  # others write to other streams
     with handlers, contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()), within(folder):
         try:
-            status = run_command(words[0], words[1:], prog="lreid")
+            status = 0 if words[0] == "serve" else run_command(words[0], words[1:], prog="lreid")
+            if words[0] == "serve":
+                serve(*words[1:])
         except SystemExit as end:
             status = int(end.code or 0)
+        except InputError as error:
+            status = 2
+            print(error, file=err)
         except Exception:
             traceback.print_exc()
             status = 1
     logging.root.setLevel(level)
     return status, err.getvalue()
+
+
+def serve(name: str, change: str = "", image: str = "") -> None:
+    """Start the server's gallery, and add an image or remove all that were uploaded for ``anna``."""
+    served = ServedGallery(name, device="cpu")
+    with contextlib.suppress(Conflict, Absent):  # the change was done before the kill
+        if change == "add":
+            served.add(Path(image).read_bytes(), "anna")
+        elif change == "remove":
+            served.remove(identity="anna")
+
+
+def uploaded(folder: Path) -> Any:
+    """Names and identities of the images in the gallery; the stored files of uploaded ones must exist."""
+    rows = [(Path(path), identity) for path, identity in galleries(folder)["people.gallery"][3]]
+    stored = {path.name for path in (folder / "people.gallery.images").glob("*")}
+    if lost := {path.name for path, _ in rows if path.parent.name.endswith(".images")} - stored:
+        raise InputError(f"{lost}: a stored image is missing")
+    return sorted((path.name, identity) for path, identity in rows)
 
 
 def versions(folder: Path) -> Iterator[Gallery]:
@@ -228,6 +253,14 @@ def commands(world: World) -> dict[str, Command]:
     def gallery_command(prepare: Callable[[], Any], name: str, *words: object, **more: Any) -> Command:
         return Command(world.search(name, "people.gallery", *words), prepare, galleries, rewrite=rewritten, **more)
 
+    def serve_command(change: str, prepare: Callable[[], Any]) -> Command:
+        words = ["serve", "people.gallery", change, str(min((there / "more").rglob("*.png")))]
+        return Command(words, prepare, uploaded, rewrite=lambda folder: call(words[:2], folder))
+
+    def served() -> None:
+        built()
+        call(["serve", "people.gallery", "add", str(min((there / "more").rglob("*.png")))], Path())
+
     def link(hour: int) -> list[str]:
         words = ("link", "add", "linked", there / f"{hour}.yaml", *(model if hour == 8 else device))
         return [str(word) for word in (*words, "--threshold", 0.9999, "--raw")]
@@ -290,6 +323,8 @@ def commands(world: World) -> dict[str, Command]:
         "publish": Command(publish, published, entry, orphans=frozenset({old_weights})),
         "download": Command(["zoo", "download", "mine.json"], to_download, downloaded, resumes=True),
         "report": Command(report, with_results, files("run/report.html", "compared.html"), parts=True),
+        "serve-add": serve_command("add", built),
+        "serve-remove": serve_command("remove", served),
         "link-first": link_command(link(8)),
         "link-add": link_command(link(9), 8),
         "link-merge": link_command(["link", "merge", "linked", "1", "2"], 8),

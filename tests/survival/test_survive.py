@@ -20,6 +20,8 @@ COMMANDS += (
     "check",
     "report",
     "train",
+    "serve-add",
+    "serve-remove",
     "link-first",
     "link-add",
     "link-merge",

@@ -1,6 +1,7 @@
 """Labels: missing values, junk, equality, and their effect in evaluations."""
 
 import logging
+import unicodedata
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from protocol_inputs import cosines_and_labels, scores_and_labels
 
 from lreid.errors import InputError
+from lreid.gallery import Filter
 from lreid.retrieval import CameraNorm, evaluate, evaluate_image_to_track, open_set_rates, self_retrieval
 from lreid.retrieval.protocols import pair_scores
 from lreid.utils.identities import as_labels, as_names, identities_of_test
@@ -76,7 +78,10 @@ def test_text_is_no_integer_label():
         as_labels(["a", "b"], "ids", 2)
 
 
-@pytest.mark.parametrize(("one", "other"), [("007", "7"), ("7.0", "7"), (" 7", "7"), ("00", "0"), ("+7", "7")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("007", "7"), ("7.0", "7"), (" 7", "7"), ("00", "0"), ("+7", "7"), ("1E+05", "100000"), ("1.20e3", "1200")],
+)
 def test_two_spellings_of_a_number_are_two_labels_with_a_warning(one, other, caplog):
     features = np.eye(2)
     for queries, gallery in (([one, other], [one, other]), ([one, "a"], [other, one])):
@@ -88,6 +93,14 @@ def test_two_spellings_of_a_number_are_two_labels_with_a_warning(one, other, cap
     caplog.clear()
     evaluate(features, features, ["7", "-7"], ["7", "70"], camera_filter=False)
     assert not caplog.records
+
+
+def test_unicode_forms_of_a_name_are_one_label():
+    features, names = np.eye(2), ["José", "Ann"]
+    other = [unicodedata.normalize("NFD", name) for name in names]
+    assert other[0] != names[0] and evaluate(features, features, names, other, camera_filter=False).mAP == 1
+    assert as_names(other, "ids", 2).tolist() == names
+    assert Filter(identities=other) == Filter(identities=names)
 
 
 @st.composite
