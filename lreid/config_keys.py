@@ -356,11 +356,8 @@ class EvalSection(Section):
     ACCURACY = key(False, "also measure classification accuracy, for data sets with test images of the trained classes")
     CURVE_IMAGES = key(0, "training images between measurements of ACCURACY in a task; 0 = only after tasks", least=0)
     PROBE_OPTIMIZER = key("sgd", "optimiser of the linear probe; the rate of adam is constant", choices=("sgd", "adam"))
-    PROBE_INPUT: Literal["fixed", "augmented"] = key(
-        "fixed",
-        "features on which the linear probe trains: fixed, standardised ones, or raw ones of images that are augmented "
-        "again in every epoch, as in the papers of Co²L and CCLIS",
-        choices=("fixed", "augmented"),
+    PROBE_INPUT = key(
+        "fixed", "input of the linear probe: fixed features, or newly augmented images", choices=("fixed", "augmented")
     )
     PROBE_LR = key(1.0, "learning rate of the linear probe", above=0)
     PROBE_EPOCHS = key(100, "number of epochs used to train the linear probe", least=1)

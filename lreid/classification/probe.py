@@ -5,7 +5,6 @@ among all classes or among those of one task.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -134,27 +133,8 @@ def linear_probe_scores(
         scale = (train - centre).square().sum(1).mean().sqrt().clamp(min=1e-12)
         train, test = (train - centre) / scale, (test - centre) / scale
     classes, targets = np.unique(labels, return_inverse=True)
-    options: dict[str, Any] = {"epochs": epochs, "lr": lr, "optimizer": optimizer, "batch_size": batch_size}
-    weight, bias = _trained(train, targets, augmented, seed=seed, **options)
-    return _by_label(F.linear(test, weight, bias), classes)
-
-
-@torch.enable_grad()
-def _trained(
-    train: Tensor,
-    targets: np.ndarray,
-    augmented: Augmented | None,
-    *,
-    epochs: int,
-    lr: float,
-    optimizer: str,
-    batch_size: int,
-    seed: int,
-) -> tuple[Tensor, Tensor]:
-    """Train a linear classifier of features (N, D), classes (N,) int64; return weights (C, D) and biases (C,)."""
-    number = int(targets.max()) + 1
-    weight = train.new_zeros(number, train.shape[1], requires_grad=True)
-    bias = train.new_zeros(number, requires_grad=True)
+    weight = train.new_zeros(len(classes), train.shape[1], requires_grad=True)
+    bias = train.new_zeros(len(classes), requires_grad=True)
     adam, weights = optimizer == "adam", [weight, bias]
     stepper = torch.optim.Adam(weights, lr) if adam else torch.optim.SGD(weights, lr, momentum=MOMENTUM)
     decay_at = [] if adam else [round(share * epochs) for share in DECAY_AT]
@@ -162,16 +142,17 @@ def _trained(
     rng = np.random.default_rng(seed)
     places = torch.from_numpy(targets).to(train.device)  # (N,)
     for _ in range(epochs):
-        drawn = torch.from_numpy(balanced_rows(targets, len(targets), rng)).to(train.device)
-        for rows in drawn.split(batch_size):
-            stepper.zero_grad()
+        drawn = balanced_rows(targets, len(targets), rng)  # (N,)
+        for rows in np.split(drawn, range(batch_size, len(drawn), batch_size)):
             features = train[rows]  # (B, D)
             if augmented is not None:
-                features = torch.as_tensor(augmented(rows.cpu().numpy(), int(rng.integers(2**31)))).to(train)
-            F.cross_entropy(F.linear(features, weight, bias), places[rows]).backward()
+                features = torch.as_tensor(augmented(rows, int(rng.integers(2**31)))).to(train)
+            stepper.zero_grad()
+            with torch.enable_grad():
+                F.cross_entropy(F.linear(features, weight, bias), places[rows]).backward()
             stepper.step()
         schedule.step()
-    return weight, bias
+    return _by_label(F.linear(test, weight, bias), classes)
 
 
 def balanced_rows(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -327,24 +327,16 @@ class StreamSampler(Sampler):
         segment: maximum number of images in a segment, the images of one step. The sizes of all segments in a pass
             differ by at most one image.
         correlation: maximum number of consecutive images of one identity.
-        exemplars, exemplar_share, options: see :class:`Sampler`.
+        options: further arguments of :class:`Sampler`.
     """
 
-    def __init__(
-        self,
-        labels: Sequence[int] | np.ndarray,
-        *,
-        segment: int,
-        correlation: int,
-        exemplars: Sequence[int] | np.ndarray = (),
-        exemplar_share: float = 0.0,
-        **options: Any,
-    ) -> None:
-        if exemplar_share == 0:
-            labels, exemplars = [*labels, *exemplars], ()
-        super().__init__(labels, exemplars=exemplars, exemplar_share=exemplar_share, **options)
+    def __init__(self, labels: Sequence[int] | np.ndarray, *, segment: int, correlation: int, **options: Any) -> None:
+        share = options.get("exemplar_share", 0)
+        if share == 0:
+            labels = [*labels, *options.pop("exemplars", ())]
+        super().__init__(labels, **options)
         self.correlation = correlation
-        own = segment - round(exemplar_share * segment) if self.stored else segment
+        own = segment - round(share * segment) if self.stored else segment
         self.batches_per_pass = -(-len(labels) // max(own, 1))
         self.batches_per_epoch = self.steps or self.batches_per_pass
 

@@ -20,7 +20,10 @@ class StreamMemory(ExemplarStore):
     * ``scored``: the images with the highest ``extras["scores"]`` among the stored and the incoming images are kept;
     * ``balanced``: all identities have about the same number of images (GDumb, Prabhu et al., ECCV 2020). If the memory
       is full, an incoming image replaces a random image of the identity that has the most images. An incoming image of
-      that identity is not stored.
+      that identity is not stored;
+    * ``greedy``: as in GSS (Aljundi et al., NeurIPS 2019, Algorithm 2). If the memory is full, an incoming image with
+      ``extras["scores"]`` c below 1 may replace a stored image. The stored image is drawn with a probability in
+      proportion to its score s, and it is replaced with the probability s / (s + c).
 
     The policy ``scored`` is Contrast Scoring ("Enabling Efficient On-Device Self-Supervised Contrastive Learning by
     Data Selection", Equations 1 and 2). The policies ``fifo`` and ``random`` are baselines in Section 4.1 of Contrast
@@ -44,8 +47,8 @@ class StreamMemory(ExemplarStore):
 
     def __init__(self, budget: int, policy: str = "reservoir", *, seed: int = 0) -> None:
         super().__init__(budget)
-        if policy not in (*POLICIES, "balanced"):
-            raise ValueError(f"unknown policy {policy!r}; use {', '.join(POLICIES)} or balanced")
+        if policy not in (*POLICIES, "balanced", "greedy"):
+            raise ValueError(f"unknown policy {policy!r}; use {', '.join(POLICIES)}, balanced or greedy")
         self.policy, self.seen, self.steps = policy, 0, 0
         self._random = np.random.default_rng(seed)  # for the policies; draw() uses _draws
         self._draws = np.random.default_rng([seed, 1])
@@ -89,6 +92,8 @@ class StreamMemory(ExemplarStore):
             raise ValueError("the policy scored needs scores (m,)")
         if self.policy == "reservoir":
             places, rows = self._reservoir(count)
+        elif self.policy == "greedy":
+            places, rows = self._greedy(extras["scores"])
         elif self.policy == "balanced":
             places, rows = self._balanced(np.asarray(labels))
         else:
@@ -140,6 +145,23 @@ class StreamMemory(ExemplarStore):
         places = np.where(numbers < self.budget, numbers, places)
         # If two images of this batch have the same position, the later one is stored.
         last = {place: row for row, place in enumerate(places) if place < self.budget}
+        return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
+
+    def _greedy(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return positions and rows as in :meth:`_reservoir`, for incoming images with scores (m,)."""
+        stored = self.extras.get("scores", np.empty(0)).tolist()
+        last: dict[int, int] = {}
+        for row, score in enumerate(scores.tolist()):
+            place = len(stored)
+            if place < self.budget:
+                stored.append(score)
+            elif score >= 1 or not stored:
+                continue
+            else:
+                place = int(self._random.choice(place, p=np.array(stored) / sum(stored)))
+                if self._random.random() >= stored[place] / (stored[place] + score):
+                    continue
+            stored[place], last[place] = score, row
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 
     def _balanced(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from lreid.methods.er import ER
@@ -41,9 +40,3 @@ class AGEM(ER):
         """Compute the weight ``max(0, -g·r / r·r)`` of the stored images' loss, a scalar without gradient."""
         new, old = self.gradient(incoming), self.gradient(stored)
         return (-(new @ old) / (old @ old).clamp(min=1e-12)).clamp(min=0).to(stored.dtype)
-
-    def gradient(self, loss: Tensor) -> Tensor:
-        """Compute the gradient of a loss for all trained parameters, as one vector in float64."""
-        parameters = [part for part in self.parameters() if part.requires_grad]
-        parts = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True)
-        return torch.cat([part.flatten().double() for part in parts])

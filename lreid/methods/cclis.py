@@ -81,11 +81,7 @@ class CCLIS(Co2L):
             ),
         ] = True,
         relation_classes: Annotated[
-            str,
-            Rule(
-                "prototypes in prd's softmax: of past classes (official code), or of all as Eq. 13 is printed",
-                choices=("past", "all"),
-            ),
+            str, Rule("prototypes in prd's softmax: past (official code) or all (Eq. 13)", choices=("past", "all"))
         ] = "past",
         weigh_current: Annotated[
             bool, Rule("also weight images of the current task, as CCLIS's official code does")

@@ -1,6 +1,5 @@
 """DER: replay stored images and preserve the logits that the model computed when it stored them."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -32,7 +31,6 @@ class DER(ER):
     """
 
     unused: ClassVar[tuple[str, ...]] = ("replay_weight",)
-    logits_of_task_end: ClassVar[bool] = False  # whether stored logits are those at the end of the task
 
     def __init__(
         self,
@@ -47,7 +45,7 @@ class DER(ER):
         super().__init__(model, **er)
         self.weights["logits"] = logit_weight
         self.asymmetric = asymmetric
-        self.recompute = self.reid_head or self.logits_of_task_end
+        self.recompute = self.reid_head  # whether stored logits are those at the end of the task
         self.first_logits: dict[str, np.ndarray] = {}  # logits (identities,) by path, needed until end_step
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
@@ -83,6 +81,6 @@ class DER(ER):
                 logits = self.class_scores(features.to(self.classifier.weight))  # (n, identities)
             self.memory.extras["logits"][rows] = logits.cpu().numpy()
 
-    def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
+    def extras(self, batch: Batch, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return the logits (k, identities) that the model computed in the first training step on each image."""
-        return {"logits": np.stack([self.first_logits.pop(path) for path in paths])}  # (k, identities)
+        return {"logits": np.stack([self.first_logits.pop(batch.paths[row]) for row in rows])}  # (k, identities)

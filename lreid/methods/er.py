@@ -144,6 +144,12 @@ class ER(Method):
         """Compute logits (n, identities so far) of images."""
         return self.classifier(self.head_neck(self.model(images)))
 
+    def gradient(self, loss: Tensor) -> Tensor:
+        """Compute the gradient of a loss for all trained parameters, as one vector in float64."""
+        parameters = [part for part in self.parameters() if part.requires_grad]
+        parts = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True)
+        return torch.cat([part.flatten().double() for part in parts])
+
     def class_scores(self, features: Tensor) -> Tensor:
         """Compute logits of all identities so far, ``(B, K)``."""
         with evaluating(self.head_neck):
@@ -185,8 +191,8 @@ class ER(Method):
             images: Any = ImagePaths(list(last), self.model.height, self.model.width)
         else:
             images = batch.pixels.numpy()[fresh]
-        self.memory.add(images, batch.labels.numpy()[fresh], **self.extras(list(last)))
+        self.memory.add(images, batch.labels.numpy()[fresh], **self.extras(batch, fresh))
 
-    def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
-        """Additional values (k, …) to store with k images."""
+    def extras(self, batch: Batch, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Additional values (k, …) to store with the images in the given rows (k,) of a batch."""
         return {}

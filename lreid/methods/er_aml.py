@@ -48,11 +48,7 @@ class ERAML(ER):
             float, Rule("temperature of supcon; the loss is multiplied by temperature / 0.07 (official code)", above=0)
         ] = 0.2,
         denominator: Annotated[
-            Literal["all", "negatives"],
-            Rule(
-                "candidates in supcon's denominator: all (official code), or negatives as Eq. 1 is printed",
-                choices=("all", "negatives"),
-            ),
+            str, Rule("supcon's denominator: all (official code) or negatives (Eq. 1)", choices=("all", "negatives"))
         ] = "all",
         margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.2,
         incoming_weight: Annotated[
@@ -62,8 +58,8 @@ class ERAML(ER):
     ) -> None:
         super().__init__(model, **er)
         self.metric_loss, self.negatives = metric_loss, negatives
-        self.temperature, self.margin = temperature, margin
-        self.denominator = denominator
+        self.supcon: dict[str, Any] = {"temperature": temperature, "denominator": denominator}
+        self.margin = margin
         self.weights["incoming"] = incoming_weight
 
     def incoming_loss(self, batch: Batch) -> Tensor:
@@ -85,12 +81,5 @@ class ERAML(ER):
         )  # (V, dim) each
         if self.metric_loss == "triplet":
             return er_aml_triplet_loss(anchors, positives, negatives, margin=self.margin)
-        return er_aml_loss(
-            anchors,
-            positives,
-            negatives,
-            names[pairs.anchor],
-            names[pairs.negative],
-            temperature=self.temperature,
-            denominator=self.denominator,
-        )
+        labels, negative_labels = names[pairs.anchor], names[pairs.negative]
+        return er_aml_loss(anchors, positives, negatives, labels, negative_labels, **self.supcon)

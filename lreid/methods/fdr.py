@@ -24,7 +24,6 @@ class FDR(DER):
     """
 
     unused: ClassVar[tuple[str, ...]] = ("replay_weight", "task_free", "asymmetric")
-    logits_of_task_end = True
 
     def __init__(
         self,
@@ -36,6 +35,7 @@ class FDR(DER):
         **der: Any,
     ) -> None:
         super().__init__(model, logit_weight=logit_weight, **der)
+        self.recompute = True
 
     def logit_loss(self, logits: Tensor, stored: Tensor) -> Tensor:
         """Compute the mean distance between the softmax of logits (n, K) and that of stored logits (n, K_old)."""

@@ -1,12 +1,12 @@
 """GEM: change the gradient of new images where it would increase the loss of the stored images of any past task."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from lreid.data.loaders import Batch
 from lreid.methods.a_gem import AGEM
 from lreid.models.embedder import Embedder
 from lreid.utils.devices import to_device
@@ -39,9 +39,9 @@ class GEM(AGEM):
         super().__init__(model, **er)
         self.margin = margin
 
-    def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
+    def extras(self, batch: Batch, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return the first class of the current task for each image, which identifies its task."""
-        return {"tasks": np.full(len(paths), self.task_classes[0], np.float64)}
+        return {"tasks": np.full(len(rows), self.task_classes[0], np.float64)}
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
         """Compute the weighted sum of the losses of past tasks; ``count`` has no effect."""

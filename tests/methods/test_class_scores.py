@@ -24,7 +24,23 @@ def scores_of(name: str, **options):
 
 @pytest.mark.parametrize(
     "name",
-    ["er", "er_ace", "er_aml", "mir", "der", "der_pp", "a_gem", "gem", "fdr", "gdumb", "bot_ft", "lwf", "icarl", "aka"],
+    [
+        "er",
+        "er_ace",
+        "er_aml",
+        "mir",
+        "der",
+        "der_pp",
+        "a_gem",
+        "gem",
+        "gss",
+        "fdr",
+        "gdumb",
+        "bot_ft",
+        "lwf",
+        "icarl",
+        "aka",
+    ],
 )
 def test_class_scores_are_the_logits_of_the_classifier(name: str) -> None:
     method, scores = scores_of(name)

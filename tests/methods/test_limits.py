@@ -56,6 +56,7 @@ LIMITS: list[tuple[str, dict[str, Any], str, dict[str, Any], Learn]] = [
     ("der", {"exemplars": 9, "logit_weight": 0.0}, "er", {"exemplars": 0}, test_er.learn),
     ("a_gem", {"exemplars": 0}, "er", {"exemplars": 0}, test_er.learn),
     ("gem", {"exemplars": 0}, "er", {"exemplars": 0}, test_er.learn),
+    ("gss", {"exemplars": 0}, "er", {"exemplars": 0}, test_er.learn),
     ("fdr", {"exemplars": 9, "logit_weight": 0.0}, "er", {"exemplars": 0}, test_er.learn),
 ]  # fmt: skip
 

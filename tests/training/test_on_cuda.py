@@ -23,6 +23,7 @@ WAITS = {
     "der_pp": 1,
     "fdr": 1,
     "gem": 1,
+    "gss": 1,
     "mir": 1,
     "contrast_scoring": 2,
 }  # for logits or scores that the memory keeps
