@@ -77,8 +77,8 @@ def images_with_gradient(monkeypatch: pytest.MonkeyPatch) -> dict[object, int]:
     """Images of each forward pass of a network in training that a backward pass reached."""
     calls: dict[object, int] = {}
 
-    def watch(_: torch.nn.Module, __: Any, output: torch.Tensor) -> None:
-        if output.requires_grad:
+    def watch(network: torch.nn.Module, _: Any, output: torch.Tensor) -> None:
+        if output.requires_grad and network.training:  # gss only compares gradients in evaluation mode
             call, count = object(), len(output)
             output.register_hook(lambda _: calls.update({call: count}))
 
