@@ -16,7 +16,10 @@ from sklearn.manifold import TSNE
 import lreid
 from lreid.checkpoint import load_checkpoint
 
-TITLES = ("exemplars are anchors", "exemplars are not anchors")
+TITLES = {  # of the runs in the figure on our page; other runs have the names of their folders
+    "co2l-ASYMMETRIC=False-seed0": "exemplars are anchors",
+    "co2l-ASYMMETRIC=True-seed0": "exemplars are not anchors",
+}
 
 
 def similarity(features: np.ndarray, labels: np.ndarray, digits: range) -> float:
@@ -35,7 +38,7 @@ if __name__ == "__main__":
     pixels = [np.asarray(Image.open(file).convert("RGB")).tobytes() for file in files]
     plt.rcParams["svg.hashsalt"] = "lreid"  # the same file every time
     figure, axes = plt.subplots(1, len(runs), figsize=(7, 3.4), layout="constrained")
-    for run, axis, title in zip(runs, axes, TITLES, strict=True):
+    for run, axis in zip(runs, axes, strict=True):
         last = run / "checkpoints" / "task-05.pt"
         exemplars = {image.numpy().tobytes() for image in load_checkpoint(last)["method"]["memory"]["images"]}
         stored = np.array([image in exemplars for image in pixels])
@@ -45,5 +48,5 @@ if __name__ == "__main__":
         places = TSNE(metric="cosine", init="pca", random_state=0).fit_transform(features)
         axis.scatter(*places[~stored].T, s=3, color="0.8", rasterized=True)
         axis.scatter(*places[stored].T, s=14, c=labels[stored], cmap="tab10", rasterized=True)
-        axis.set(xticks=[], yticks=[], title=title)
+        axis.set(xticks=[], yticks=[], title=TITLES.get(run.name, run.name))
     figure.savefig(out, dpi=150, metadata={"Date": None})
