@@ -356,12 +356,9 @@ def comparison_table(
         [group.benchmark, group.method, group.ap, group.tasks, *([group.seed] if each else []), str(len(group.runs))]
         for group in groups
     ]
-    if format == "csv":
-        keys += COMPUTED_BY
-        words = [[*line, *_computed_by(group.runs)] for line, group in zip(words, groups, strict=True)]
     figures = list(zip(words, group_figures(groups, columns), strict=True))
     if format == "csv":
-        return _comparison_csv(keys, columns, figures)
+        return _comparison_csv(keys, columns, figures, [_computed_by(group.runs) for group in groups])
     heads = [*keys, *(column.title for column in columns)]
     rows = [
         [*names, *(column.text(*spread) for column, spread in zip(columns, spreads, strict=True))]
@@ -383,14 +380,18 @@ def _computed_by(runs: Sequence[Results]) -> list[str]:
 
 
 def _comparison_csv(
-    keys: Sequence[str], columns: Sequence[Column], figures: Sequence[tuple[Sequence[str], Sequence[Spread]]]
+    keys: Sequence[str],
+    columns: Sequence[Column],
+    figures: Sequence[tuple[Sequence[str], Sequence[Spread]]],
+    computed_by: Sequence[Sequence[str]],
 ) -> str:
-    """Format the comparison as CSV: text columns, then a column for each mean and each standard deviation."""
+    """Format the comparison as CSV: text, a column for each mean and each standard deviation, and what computed it."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow([*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std"))])
-    for names, spreads in figures:
-        table.writerow([*names, *("" if value is None else f"{value:.4f}" for spread in spreads for value in spread)])
+    table.writerow([*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std")), *COMPUTED_BY])
+    for (names, spreads), versions in zip(figures, computed_by, strict=True):
+        numbers = ("" if value is None else f"{value:.4f}" for spread in spreads for value in spread)
+        table.writerow([*names, *numbers, *versions])
     return text.getvalue()
 
 
