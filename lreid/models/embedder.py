@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -246,13 +246,13 @@ class Embedder(nn.Module):
         """Pool maps (B, dim, h, w) to features (B, dim); vectors do not change."""
         return pooled(outputs, self.pooling)
 
-    def count(self, images: int) -> None:
-        """Add a number of images to :attr:`images_trained`, unless the network is not being trained."""
+    def count(self, images: Sized) -> None:
+        """Add images to :attr:`images_trained`, unless the network is not being trained."""
         if self.training and torch.is_grad_enabled():
-            self.images_trained += images
+            self.images_trained += len(images)  # only here: an export must not see the size of a batch
 
     def _outputs(self, images: Tensor) -> Tensor:
-        self.count(len(images))
+        self.count(images)
         if isinstance(self.precision, torch.dtype):
             with torch.autocast(images.device.type, self.precision):
                 outputs = self.backbone(images).float()

@@ -157,7 +157,7 @@ def _divided_maps(model: Embedder, images: Tensor) -> Tensor:
 
 def _own_images(model: Embedder, images: Tensor) -> Tensor:
     own = images[own_rows()]
-    model.count(len(images) - len(own))  # the images of the other processes are part of the same batch
+    model.count(range(len(images) - len(own)))  # the images of the other processes are part of the same batch
     return own
 
 
