@@ -14,7 +14,7 @@ from typing import Any
 
 from lreid.data.datasets import Scheme, Sources, find_dataset, load_datasets
 from lreid.data.records import DataSet, Record, cameras_of_test, grouped
-from lreid.errors import InputError, counted
+from lreid.errors import ArgumentError, InputError, counted
 from lreid.utils.identities import UNKNOWN
 
 PREFIX = "dev:"
@@ -32,11 +32,12 @@ def dev_split(data_set: DataSet, sources: Sources = Sources()) -> DataSet:  # no
         The data set ``NAME-dev``. A held-out identity whose images all come first on their cameras has a single query.
 
     Raises:
-        InputError: there are no training images, the share leaves no identity to train on, or no query has a match.
+        InputError: there are no training images.
+        ArgumentError: the share leaves no identity to train on, or no query with a match.
     """
     name = f"{PREFIX}{data_set.name}"
     draw = random.Random(sources.split_seed).sample
-    held_back = f"{name}: BENCHMARK.DEV_SHARE {sources.dev_share:g} holds out"
+    held_back = f"is {sources.dev_share:g}, so {name} holds out"
     images = dict(sorted(grouped(data_set.train, attrgetter("pid")).items()))
     if not images:
         raise InputError(f"{name}: {data_set.name} has no training images; name a data set that has some")
@@ -50,9 +51,9 @@ def dev_split(data_set: DataSet, sources: Sources = Sources()) -> DataSet:  # no
     train = tuple(record for record in data_set.train if record not in without)
     if len({record.pid for record in train}) < (len(images) if data_set.classes else 1):
         kind = "all images of a class" if data_set.classes else f"all of {counted(len(images), 'identity')}"
-        raise InputError(f"{held_back} {kind}, so none is left for training; lower the share or add images")
+        raise ArgumentError("dev_share", f"{held_back} {kind}, and none is left for training; lower it or add images")
     if not any(gallery for _, gallery in parts):
-        raise InputError(f"{held_back} a single image per identity, so no query has a match; raise it or add images")
+        raise ArgumentError("dev_share", f"{held_back} one image per identity, and no query has a match; raise it")
     splits = {split: [record for part in parts for record in part[i]] for i, split in enumerate(("query", "gallery"))}
     if not data_set.has_cameras:
         for split, camid in cameras_of_test(sources.cameras).items():

@@ -79,7 +79,7 @@ def test_class_folder_is_found_in_root_or_current_folder(home, monkeypatch):
     assert load_datasets("folder:digits", Sources(home.parent)) == [expected]
     monkeypatch.chdir(home)
     assert load_datasets("folder:.", Sources("elsewhere"))[0].name == "digits"
-    (finding,) = check_dataset("folder:digits", home.parent, files=True)
+    (finding,) = check_dataset("folder:digits", home.parent)
     assert (finding.name, finding.status, finding.notes) == ("digits", "there", [])
 
 

@@ -85,7 +85,7 @@ def test_each_class_loses_the_same_share_of_its_images():
         Counter(record.pid for record in split.query) == Counter(record.pid for record in split.gallery) == {0: 1, 1: 1}
     )
     assert {record.path for record in (*split.train, *split.held_out)} == {record.path for record in train}
-    with pytest.raises(InputError, match="DEV_SHARE"):
+    with pytest.raises(InputError, match="dev_share"):
         dev_split(data_set, Sources(dev_share=1.0))
 
 
