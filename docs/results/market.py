@@ -115,8 +115,9 @@ class Runs:
                 self.lines[row.key] = benchmark | dict(zip(KEYS, row.key, strict=True)) | figures(results)
         order = {row.key: place for place, row in enumerate(rows)}
         self.lines = dict(sorted(self.lines.items(), key=lambda line: order.get(line[0], len(order))))
+        columns = dict.fromkeys(column for line in self.lines.values() for column in line)
         with open(self.file, "w", encoding="utf-8", newline="") as stream:
-            writer = csv.DictWriter(stream, list(next(iter(self.lines.values()))), lineterminator="\n")
+            writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.lines.values())
 
