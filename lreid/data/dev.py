@@ -7,10 +7,11 @@ training. For image classification, where every class is trained, the same share
 
 import math
 import random
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from lreid.data.datasets import Scheme, Sources, find_dataset, load_datasets
 from lreid.data.records import DataSet, Record, cameras_of_test, grouped
@@ -18,6 +19,7 @@ from lreid.errors import ArgumentError, InputError, counted
 from lreid.utils.identities import UNKNOWN
 
 PREFIX = "dev:"
+T = TypeVar("T")
 
 
 def dev_split(data_set: DataSet, sources: Sources = Sources()) -> DataSet:  # noqa: B008 (frozen)
@@ -36,16 +38,20 @@ def dev_split(data_set: DataSet, sources: Sources = Sources()) -> DataSet:  # no
         ArgumentError: the share leaves no identity to train on, or no query with a match.
     """
     name = f"{PREFIX}{data_set.name}"
-    draw = random.Random(sources.split_seed).sample
+    generator = random.Random(sources.split_seed)
+
+    def drawn(items: Sequence[T]) -> list[T]:
+        return generator.sample(items, math.ceil(sources.dev_share * len(items)))
+
     held_back = f"is {sources.dev_share:g}, so {name} holds out"
     images = dict(sorted(grouped(data_set.train, attrgetter("pid")).items()))
     if not images:
         raise InputError(f"{name}: {data_set.name} has no training images; name a data set that has some")
     if data_set.classes:
-        tested = {pid: draw(each, _number(each, sources.dev_share)) for pid, each in images.items()}
-        parts = [_alternate(sorted(each)) for each in tested.values()]
+        tested = {pid: drawn(each) for pid, each in images.items()}
+        parts = [(each[::2], each[1::2]) for each in map(sorted, tested.values())]
     else:
-        tested = {pid: images[pid] for pid in draw(list(images), _number(images, sources.dev_share))}
+        tested = {pid: images[pid] for pid in drawn(list(images))}
         parts = [_first_of_cameras(tested[pid]) for pid in sorted(tested)]
     without = {record for each in tested.values() for record in each}
     train = tuple(record for record in data_set.train if record not in without)
@@ -54,26 +60,17 @@ def dev_split(data_set: DataSet, sources: Sources = Sources()) -> DataSet:  # no
         raise ArgumentError("dev_share", f"{held_back} {kind}, and none is left for training; lower it or add images")
     if not any(gallery for _, gallery in parts):
         raise ArgumentError("dev_share", f"{held_back} one image per identity, and no query has a match; raise it")
-    splits = {split: [record for part in parts for record in part[i]] for i, split in enumerate(("query", "gallery"))}
+    query, gallery = (tuple(chain.from_iterable(split)) for split in zip(*parts, strict=True))
     if not data_set.has_cameras:
-        for split, camid in cameras_of_test(sources.cameras).items():
-            splits[split] = [record._replace(camid=camid) for record in splits.get(split, ())]
-    query, gallery = (tuple(splits[split]) for split in ("query", "gallery"))
+        camids = cameras_of_test(sources.cameras)
+        query = tuple(record._replace(camid=camids["query"]) for record in query)
+        gallery = tuple(record._replace(camid=camids["gallery"]) for record in gallery)
     held_out = tuple(sorted(query + gallery)) if data_set.classes else ()
     own: dict[str, Any] = {"train": train, "query": query, "gallery": gallery, "held_out": held_out}
     return replace(data_set, name=f"{data_set.name}-dev", tracks=(), single_shot=False, **own)
 
 
-def _number(items: Sized, share: float) -> int:
-    return math.ceil(share * len(items))
-
-
-def _alternate(images: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
-    """Divide the held-out images of a class into queries and gallery."""
-    return images[::2], images[1::2]
-
-
-def _first_of_cameras(images: Sequence[Record]) -> tuple[Sequence[Record], Sequence[Record]]:
+def _first_of_cameras(images: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     """Divide the images of an identity: the first image (or tracklet) of each camera is a query."""
     units = [*grouped(images, lambda each: each.path if each.tracklet == UNKNOWN else each.tracklet).values()]
     first = [of_camera[0] for of_camera in grouped(units, lambda unit: unit[0].camid).values()]

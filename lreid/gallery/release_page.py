@@ -170,7 +170,7 @@ def _groups(results: dict[str, Any], by: str, title: str) -> list[Panel]:
 
 
 def _moment(seconds: int) -> str:
-    """Format a time as a date if it is above ``CLOCK``, otherwise as seconds."""
+    """Format a time as a date if it is at least ``SINCE_START``, otherwise as seconds."""
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d}" if seconds >= SINCE_START else f"{seconds} s"
 
 
