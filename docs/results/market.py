@@ -73,12 +73,20 @@ class Row:
     def run(self, out: Path, *, trial: bool) -> PlannedRun:
         name = "-".join([self.method, "x".join(map(str, self.shape)), *self.key[3:6], *self.more]).replace("/", "_")
         keys = settings(self.method, self.shape, self.rate, self.scale) if self.method != "start" else []
-        keys += [*self.more, *(["BENCHMARK.UNSEEN", "[]"] if trial else []), "SEED", str(self.seed)]
+        keys += [
+            *self.more,
+            *(("BENCHMARK.UNSEEN", "[]") if trial else ("EVAL.CROSS_MODEL", "True")),
+            "SEED",
+            str(self.seed),
+        ]
         return PlannedRun(out / name, (FILE,), ("METHOD.NAME", self.method, *keys))
 
 
 KEYS = ("method", "identities", "images", "rate", "seed", "scale", "more")
-FIGURES = ("seen_mAP", "seen_rank1", "unseen_mAP", "unseen_rank1", "mean_over_tasks_mAP", "forgetting", "plasticity")
+FIGURES = (
+    *("seen_mAP", "seen_rank1", "unseen_mAP", "unseen_rank1", "mean_over_tasks_mAP", "forgetting", "plasticity"),
+    *("reindex_free_mAP", "mapped_mAP"),
+)
 VERSIONS = (
     "commit",
     "lreid",
@@ -125,7 +133,7 @@ class Runs:
 def figures(results: Results) -> dict[str, Any]:
     """The figures of a run, its costs, and what computed them."""
     return {
-        **{name: "" if (value := results["summary"][name]) is None else f"{value:.4f}" for name in FIGURES},
+        **{name: "" if (value := results["summary"].get(name)) is None else f"{value:.4f}" for name in FIGURES},
         "exemplars": results["exemplars"],
         "images_trained": results["images_trained"],
         "steps_trained": results["steps_trained"],
