@@ -18,7 +18,6 @@ from lreid.config import check_values, config_from_text
 from lreid.errors import ArgumentError, InputError, OutOfMemory, naming_keys, short_reason
 from lreid.models.backbones import normalisation
 from lreid.models.embedder import Embedder
-from lreid.models.inference import Inference
 from lreid.models.inputs import IMAGES_AND_VIDEOS
 from lreid.models.parts import neck_in
 from lreid.utils.devices import pick_device
@@ -64,6 +63,8 @@ def load_model(source: str | Path, device: str | torch.device = "auto") -> Embed
             raise ArgumentError("device", f"is {device}, but an ONNX file runs on the CPU; use cpu")
         device = "cpu"
     place = pick_device(str(device))
+    from lreid.models.inference import Inference  # training does not need it
+
     model = _onnx_model(source) if _is_onnx(source) else _torch_model(source)
     model.source = lasting
     model.inference = Inference()

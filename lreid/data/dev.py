@@ -13,12 +13,11 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from lreid.data.datasets import Scheme, Sources, find_dataset, load_datasets
+from lreid.data.datasets import DEV, Scheme, Sources, find_dataset, load_datasets
 from lreid.data.records import DataSet, Record, cameras_of_test, grouped
 from lreid.errors import ArgumentError, InputError, counted
 from lreid.utils.identities import UNKNOWN
 
-PREFIX = "dev:"
 T = TypeVar("T")
 
 
@@ -37,7 +36,7 @@ def dev_split(data_set: DataSet, sources: Sources = Sources()) -> DataSet:  # no
         InputError: there are no training images.
         ArgumentError: the share leaves no identity to train on, or no query with a match.
     """
-    name = f"{PREFIX}{data_set.name}"
+    name = f"{DEV}{data_set.name}"
     generator = random.Random(sources.split_seed)
 
     def drawn(items: Sequence[T]) -> list[T]:

@@ -7,11 +7,10 @@ from pathlib import Path
 from tabulate import tabulate
 
 from lreid.data.custom import TooFew
-from lreid.data.datasets import Sources, find_dataset, is_address, load_datasets, split_count
-from lreid.data.dev import PREFIX
+from lreid.data.datasets import DEV, Sources, find_dataset, is_address, load_datasets, split_count
 from lreid.data.images import copies, require_files
-from lreid.data.records import SPLITS, DataSet, Record, trained_and_tested
-from lreid.data.spec import COLUMNS, Counts, NotThere
+from lreid.data.records import SPLITS, DataSet, NotThere, Record, trained_and_tested
+from lreid.data.spec import COLUMNS, Counts
 from lreid.errors import InputError, counted
 from lreid.utils.identities import UNKNOWN
 
@@ -73,7 +72,7 @@ def check_dataset(name: str, root: Path, *, files: bool = False, pattern: str = 
         if spec and spec.published:
             status = "different" if wrong else "complete"
         else:
-            own = find_dataset(name.removeprefix(PREFIX)) is None
+            own = find_dataset(name.removeprefix(DEV)) is None
             status = "different" if wrong or (odd and own) else "there"
         notes = [*wrong, *odd, *[unfit] * bool(unfit)]
         if files and not data_set.tracklets and (same := copies(data_set.query, data_set.gallery)):

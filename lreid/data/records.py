@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from lreid.errors import InputError
 from lreid.utils.identities import DISTRACTOR, UNKNOWN
 
 SPLITS = ("train", "query", "gallery")
@@ -94,6 +95,10 @@ class Names:
             {**self.identities, **{pid + pid_offset: name for pid, name in other.identities.items()}},
             {**self.cameras, **{camid + camid_offset: name for camid, name in other.cameras.items()}},
         )
+
+
+class NotThere(InputError):
+    """Error: a data set was not found in any of its possible folders."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lreid.data.records import SPLITS, CameraPolicy, DataSet
+from lreid.data.records import SPLITS, CameraPolicy, DataSet, NotThere
 from lreid.errors import InputError
 from lreid.utils.files import describe_folder
 
@@ -25,10 +25,6 @@ def published(cameras: int | None = None, **splits: tuple[int | None, int | None
     """
     numbers = {f"{split} {kind}": n for split, pair in splits.items() for kind, n in zip(KINDS, pair, strict=True)}
     return {column: count for column, count in {**numbers, "cameras": cameras}.items() if count is not None}
-
-
-class NotThere(InputError):
-    """Error: the data set was not found in any of its possible folders."""
 
 
 def require_images(data_set: DataSet, split: str, source: Path) -> None:

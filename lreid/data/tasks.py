@@ -18,10 +18,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lreid.data.datasets import Sources, file_of, find_dataset, image_scheme, load_datasets, split_count
-from lreid.data.dev import PREFIX
-from lreid.data.records import Benchmark, DataSet, Names, QueryGallery, Record, Task, grouped, trained_and_tested
-from lreid.data.spec import NotThere
+from lreid.data.datasets import DEV, Sources, file_of, find_dataset, image_scheme, load_datasets, split_count
+from lreid.data.records import (
+    Benchmark,
+    DataSet,
+    Names,
+    NotThere,
+    QueryGallery,
+    Record,
+    Task,
+    grouped,
+    trained_and_tested,
+)
 from lreid.errors import ArgumentError, InputError, counted
 from lreid.utils.identities import UNKNOWN
 from lreid.utils.reading import read_bytes
@@ -221,8 +229,8 @@ def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
     all_splits: list[Splits] = []
     for name in unseen.names:
         plain = name.removesuffix("?")
-        if plain.startswith(PREFIX):
-            raise ArgumentError("unseen", f"names {plain}, a split of training images; write {plain[len(PREFIX) :]}")
+        if plain.startswith(DEV):
+            raise ArgumentError("unseen", f"names {plain}, a split of training images; write {plain.removeprefix(DEV)}")
         number = min(unseen.splits or split_count(plain), split_count(plain))
         try:
             loaded = [load_datasets(plain, sources, split=split) for split in range(number)]

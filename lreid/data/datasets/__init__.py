@@ -25,6 +25,7 @@ from lreid.errors import ArgumentError, InputError, nearest_name
 if TYPE_CHECKING:
     from lreid.data.spec import Spec
 
+DEV = "dev:"  # beginning of the names of development splits, see lreid.data.dev
 WITHOUT_DUKE = "lreid-order1-noduke, lreid-order2-noduke and lpw-order1"  # files of configs/benchmarks
 
 _schemes: dict[str, str] = {}

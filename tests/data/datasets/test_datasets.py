@@ -3,8 +3,8 @@ import pytest
 from lreid.data import datasets
 from lreid.data.datasets import Sources, files, load_datasets, register_dataset, spec_of, specs, split_count
 from lreid.data.layout import read_folder
-from lreid.data.records import DataSet, Record
-from lreid.data.spec import Layout, NotThere, Spec
+from lreid.data.records import DataSet, NotThere, Record
+from lreid.data.spec import Layout, Spec
 from lreid.errors import ArgumentError, InputError
 
 CSV = """path,pid,camid,split,domain
