@@ -95,7 +95,8 @@ class Spec:
         on_request: whether the authors give the data set only on request.
         licence: short form of the licence that the authors' page or agreement states.
         layout: folders and files of the data set.
-        folder: folder for the archives of the data set, relative to the folder of all data sets.
+        folder: folder for the archives of the data set, relative to the folder of all data sets; by default, the first
+            part of the first possible folder of the data set.
         conversion: conversion of the release to images, or None if the release contains readable images.
         unpack_frames: function that unpacks the archives into a folder, with a given number of frames per tracklet;
             with None, whole archives are unpacked.
@@ -123,6 +124,10 @@ class Spec:
     renumbered: bool = False
     published: Counts = field(default_factory=dict)
     remark: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.folder:
+            object.__setattr__(self, "folder", self.layout.homes[0].partition("/")[0])
 
     def load(self, root: str | Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
         """Read the data set.

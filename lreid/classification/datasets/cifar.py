@@ -40,7 +40,6 @@ def _spec(classes: Literal[10, 100], folder: str) -> Spec:
         title=f"CIFAR-{classes}",
         source="https://www.cs.toronto.edu/~kriz/cifar.html",
         layout=Layout((f"cifar{classes}/{folder}", folder)),
-        folder=f"cifar{classes}",
         cameras=False,
         published=published(train=(classes, 50000), query=(classes, 5000), gallery=(classes, 5000)),
         remark="classes",

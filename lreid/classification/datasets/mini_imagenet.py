@@ -60,7 +60,6 @@ SPECS = (
         source="https://github.com/twitter-research/meta-learning-lstm",
         licence="that of ImageNet: research, non-commercial",
         layout=Layout(("mini-imagenet", "mini_imagenet", "miniImagenet")),
-        folder="mini-imagenet",
         cameras=False,
         published=published(train=(100, 50000), query=(100, 5000), gallery=(100, 5000)),
         remark="classes",

@@ -37,7 +37,6 @@ SPECS = (
         title="MNIST",
         source="https://yann.lecun.org/exdb/mnist/",
         layout=Layout(("mnist", "MNIST/raw", "mnist/MNIST/raw")),
-        folder="mnist",
         cameras=False,
         published=published(train=(10, 60000), query=(10, 5001), gallery=(10, 4999)),
         remark="classes",

@@ -36,7 +36,6 @@ SPECS = (
         source="https://ufldl.stanford.edu/housenumbers/",
         licence="non-commercial",
         layout=Layout(("svhn", "SVHN"), files=("train_32x32.mat", "test_32x32.mat")),
-        folder="svhn",
         cameras=False,
         published=published(train=(10, 73257), query=(10, 13019), gallery=(10, 13013)),
         remark="classes",

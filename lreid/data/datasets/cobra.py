@@ -46,7 +46,6 @@ SPECS = (
         source="https://zenodo.org/records/15018518",
         licence="CC BY 4.0",
         layout=Layout(("cobra",)),
-        folder="cobra",
         splits=10,
         cameras=False,
         published=published(train=(24, None), query=(24, None), gallery=(24, None)),

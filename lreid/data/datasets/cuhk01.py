@@ -43,7 +43,6 @@ SPECS = (
         on_request=True,
         licence="research only",
         layout=Layout(("cuhk01", "CUHK01"), ("campus",)),
-        folder="cuhk01",
         splits=20,
         published=published(train=(485, 1940), query=(486, 972), gallery=(486, 972), cameras=2),
     ),

@@ -45,7 +45,6 @@ SPECS = (
             ("cuhk02/Dataset", "cuhk02", "CUHK02/Dataset"),
             tuple(f"{pair}/cam{camera}" for pair in PAIRS for camera in (1, 2)),
         ),
-        folder="cuhk02",
         published=published(train=(1577, 6308), query=(239, 478), gallery=(239, 478), cameras=10),
     ),
 )

@@ -158,7 +158,6 @@ def _spec(name: str, read: Callable[..., DataSet], boxes: Boxes, file: str, coun
         on_request=True,
         licence="research only",
         layout=Layout(HOMES, (f"images_{boxes}",), (file,)),
-        folder="cuhk03",
         conversion=Conversion(convert, Layout(HOMES, files=(RELEASE,)), (f"images_{boxes}/", TEST_SETS)),
         splits=splits,
         published=counts,

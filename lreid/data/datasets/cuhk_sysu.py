@@ -151,7 +151,6 @@ _ALL = Spec(
     on_request=True,
     licence="research only",
     layout=Layout((*(f"{home}/{CROPS}" for home in HOMES), CROPS), SPLITS),
-    folder="cuhk-sysu",
     conversion=Conversion(
         convert, Layout(HOMES, (SCENES,), (f"{ANNOTATION}/Train.mat", f"{ANNOTATION}/TestG50.mat")), ()
     ),

@@ -35,7 +35,6 @@ SPECS = (
         title="DukeMTMC-reID (withdrawn by its authors)",
         licence="withdrawn by its authors in 2019",
         layout=Layout(("dukemtmc-reid/DukeMTMC-reID", "DukeMTMC-reID", "dukemtmc-reid"), tuple(FOLDERS.values())),
-        folder="dukemtmc-reid",
         published=published(train=(702, 16522), query=(702, 2228), gallery=(1110, 17661), cameras=8),
     ),
 )

@@ -47,7 +47,6 @@ SPECS = (
         source="https://personal.ie.cuhk.edu.hk/~ccloy/downloads_qmul_underground_reid.html",
         licence="none stated; for research",
         layout=Layout(("grid/underground_reid", "underground_reid", "grid"), ("probe", "gallery"), (PARTITIONS,)),
-        folder="grid",
         splits=10,
         published=published(train=(125, 250), query=(125, 125), gallery=(126, 900), cameras=8),
     ),

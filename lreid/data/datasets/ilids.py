@@ -52,7 +52,6 @@ SPECS = (
         source="https://www.eecs.qmul.ac.uk/~jason/data/i-LIDS_Pedestrian.tgz",
         licence="research",
         layout=Layout(("ilids/i-LIDS_Pedestrian", "i-LIDS_Pedestrian", "ilids"), ("Persons",)),
-        folder="ilids",
         splits=10,
         published=published(train=(59, None), query=(60, 60), gallery=(60, 60)),
     ),

@@ -75,7 +75,6 @@ SPECS = (
             ("lpw/pep_256x128", "pep_256x128", "lpw"),
             tuple(f"scen{scene}/view{view}" for scene, views in VIEWS.items() for view in range(1, views + 1)),
         ),
-        folder="lpw",
         published=published(train=(1975, 418739), query=(756, 63118), gallery=(756, 108690), cameras=11),
     ),
     Spec(

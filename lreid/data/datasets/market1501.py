@@ -36,7 +36,6 @@ SPECS = (
         layout=Layout(
             ("market1501/Market-1501-v15.09.15", "Market-1501-v15.09.15", "market1501"), tuple(FOLDERS.values())
         ),
-        folder="market1501",
         published=published(train=(751, 12936), query=(750, 3368), gallery=(751, 15913), cameras=6),
     ),
 )

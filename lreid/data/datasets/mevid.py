@@ -188,7 +188,6 @@ SPECS = (
         source="https://mevadata.org/",
         licence="video: CC BY 4.0; annotations: unknown, none is stated",
         layout=Layout(("mevid",), tuple(f"bbox_{split}" for split in SPLITS), TEXTS),
-        folder="mevid",
         unpack_frames=unpack_frames,
         published=published(train=(104, None)),
         remark="tracklets; outfits",

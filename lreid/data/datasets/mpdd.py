@@ -38,7 +38,6 @@ SPECS = (
         source="https://data.mendeley.com/datasets/v5j6m8dzhv/1",
         licence="CC BY 4.0",
         layout=Layout(("mpdd/MPDD/pytorch", "mpdd/pytorch", "MPDD/pytorch"), SPLITS),
-        folder="mpdd",
         published=published(train=(95, 921), query=(96, 104), gallery=(96, 521)),
         remark="dogs",
     ),

@@ -65,7 +65,6 @@ def _spec(version: Literal["v1", "v2"], with_val: bool) -> Spec:
         on_request=True,
         licence="research only, no redistribution; you sign a release agreement",
         layout=Layout((f"msmt17/{folder}", folder), FOLDERS[version], tuple(LISTS.values())),
-        folder="msmt17",
         renumbered=True,
         published=published(train=(1041, images), query=(3060, 11659), gallery=(3060, 82161), cameras=15),
     )

@@ -43,7 +43,6 @@ SPECS = (
         layout=Layout(
             ("prid2011/prid_2011/single_shot", "prid2011/single_shot", "prid_2011/single_shot"), tuple(FOLDERS.values())
         ),
-        folder="prid2011",
         splits=10,
         published=published(train=(100, 200), query=(100, 100), gallery=(649, 649), cameras=2),
     ),

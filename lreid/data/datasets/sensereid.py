@@ -32,7 +32,6 @@ SPECS = (
         title="SenseReID",
         source="https://drive.google.com/file/d/0B56OfSrVI8hubVJLTzkwV2VaOWM/view",
         layout=Layout(("sensereid/SenseReID", "SenseReID", "sensereid"), tuple(FOLDERS.values())),
-        folder="sensereid",
         published=published(train=(0, 0), query=(522, 1040), gallery=(1717, 3388), cameras=2),
         remark="for testing only",
     ),

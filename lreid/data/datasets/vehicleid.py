@@ -72,7 +72,6 @@ def _spec(size: Size, queries: int) -> Spec:
         layout=Layout(
             ("vehicleid/VehicleID_V1.0", "VehicleID_V1.0", "vehicleid"), ("image",), tuple(_lists(size).values())
         ),
-        folder="vehicleid",
         splits=10,
         cameras=False,
         published=published(train=(13164, 113346), query=(None, queries), gallery=(SIZES[size], SIZES[size])),

@@ -57,7 +57,6 @@ _IMAGES = Spec(
     on_request=True,
     licence="research, non-commercial",
     layout=Layout(("veri", "VeRi", "veri/VeRi"), tuple(FOLDERS.values())),
-    folder="veri",
     published=published(train=(576, 37778), query=(200, 1678), gallery=(200, 11579), cameras=20),
     remark="vehicles",
 )

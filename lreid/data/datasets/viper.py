@@ -42,7 +42,6 @@ SPECS = (
         title="VIPeR",
         source="https://vision.soe.ucsc.edu/node/178",
         layout=Layout(("viper/VIPeR", "VIPeR", "viper"), tuple(FOLDERS.values())),
-        folder="viper",
         splits=20,
         published=published(train=(316, 632), query=(316, 316), gallery=(316, 316), cameras=2),
     ),
