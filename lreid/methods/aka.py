@@ -40,8 +40,7 @@ class AKA(LwF):
     method equals BoT-FT.
     """
 
-    keeps: ClassVar = {**LwF.keeps, "graph": "network", "old_vertices": "network"}
-    saves: ClassVar = ["graph", "old_vertices"]
+    saves: ClassVar = {"graph": "network", "old_vertices": "network"}
 
     def __init__(
         self,

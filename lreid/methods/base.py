@@ -44,13 +44,13 @@ class Method:
             ``STREAM.SEGMENT``).
         views: number of views of every image in a batch, each with its own augmentation.
         pixels: whether the method reads ``batch.pixels`` and ``batch.paths``.
-        keeps: kind of each entry of :meth:`state_dict`; :meth:`stored` adds up the bytes of each kind. The kinds are
-            ``network``, ``domain`` (style of a domain), ``identity`` (one row per identity), and ``template`` (one row
-            per identity, computed from features of people). Exemplars and single numbers have no kind.
         saves: names of attributes that :meth:`state_dict` contains in addition. If a name has dots, its key in the
-            state is the part after the last dot. A subclass lists only the names that it adds.
+            state is the part after the last dot. A subclass lists only the names that it adds. A mapping also gives the
+            kind of each attribute; :meth:`stored` adds up the bytes of each kind. The kinds are ``network``, ``domain``
+            (style of a domain), ``identity`` (one row per identity), and ``template`` (one row per identity, computed
+            from features of people). Generators and single numbers have the kind "".
         copies: names of attributes whose value is a frozen copy of a network or None. Each name maps to the name of the
-            function that makes the copy; :meth:`state_dict` contains all copies.
+            function that makes the copy; :meth:`state_dict` contains all copies. Their kind is ``network``.
         neck: whether the model has a BatchNorm neck (BoT) after the features; the classifier and retrieval then use the
             neck's output.
         defaults: new defaults of inherited options; the constructor of the method passes ``CLASS.defaults | options``
@@ -76,8 +76,7 @@ class Method:
     batches: ClassVar[Literal["episodes", "identities", "stream"]] = "episodes"
     views: ClassVar[int] = 1
     pixels: ClassVar[bool] = False
-    keeps: ClassVar[Mapping[str, str]] = {"teacher": "network"}
-    saves: ClassVar[Sequence[str]] = ()
+    saves: ClassVar[Mapping[str, str] | Sequence[str]] = ()
     copies: ClassVar[Mapping[str, str]] = {"teacher": "frozen_network"}
     neck: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ()
@@ -238,9 +237,9 @@ class Method:
             the entry ``adapter`` is the size of the adapter in bytes; a task changes only the adapter.
         """
         state = self.state_dict()
-        by_kind: dict[str, list[Tensor]] = {}
-        for name, kind in self.keeps.items():
-            by_kind.setdefault(kind, []).extend(_tensors(state.get(name)))
+        by_kind = {"network": [each for name in self.copies for each in _tensors(state[name])]}
+        for _, name, kind in self._saved:
+            by_kind.setdefault(kind, []).extend(_tensors(state[name]))
         total = {kind: sum(each.nbytes for each in tensors) for kind, tensors in by_kind.items()}
         # A template has one row per identity; some methods store templates of the last task only.
         templates = sum(each.nbytes // max(len(each), 1) for each in by_kind.get("template", ()))
@@ -286,7 +285,7 @@ class Method:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that a resumed run needs in addition to the model: tensors and plain values."""
-        own = {name: _packed(getattr(part, name)) for part, name in self._saved}
+        own = {name: _packed(getattr(part, name)) for part, name, _ in self._saved}
         copies = {name: _packed(getattr(self, name)) for name in self.copies}
         return copies | {"memory": self.memory.state_dict()} | own
 
@@ -298,7 +297,7 @@ class Method:
                 setattr(self, name, getattr(self, function)())
                 getattr(self, name).load_state_dict(state[name])
         self.memory.load_state_dict(state["memory"])
-        for part, name in self._saved:
+        for part, name, _ in self._saved:
             value, saved = getattr(part, name), state[name]
             if isinstance(value, torch.Generator):
                 value.set_state(saved.cpu())
@@ -309,11 +308,14 @@ class Method:
                 setattr(part, name, type(value)(saved) if isinstance(value, (tuple, set)) else _moved(saved, device))
 
     @property
-    def _saved(self) -> list[tuple[Any, str]]:
-        """All attributes that :attr:`saves` lists in this class and its base classes, as pairs (object, name)."""
-        names = [name for cls in reversed(type(self).__mro__) for name in vars(cls).get("saves", ())]
-        paths = [name.rpartition(".") for name in names]
-        return [(attrgetter(owner)(self) if owner else self, name) for owner, _, name in paths]
+    def _saved(self) -> list[tuple[Any, str, str]]:
+        """All attributes that :attr:`saves` lists in this class and its base classes: object, name and kind of each."""
+        kinds: dict[str, str] = {}
+        for cls in reversed(type(self).__mro__):
+            own = vars(cls).get("saves", ())
+            kinds |= own if isinstance(own, Mapping) else dict.fromkeys(own, "")
+        paths = [(*name.rpartition("."), kind) for name, kind in kinds.items()]
+        return [(attrgetter(owner)(self) if owner else self, name, kind) for owner, _, name, kind in paths]
 
 
 def _packed(value: Any) -> Any:

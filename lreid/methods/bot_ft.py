@@ -31,8 +31,7 @@ class BoTFineTuning(Method):
     exemplars, the cross-entropy covers all identities so far.
     """
 
-    keeps: ClassVar = {**Method.keeps, "classifier": "identity"}
-    saves: ClassVar = ["classifier", "first_class"]
+    saves: ClassVar = {"classifier": "identity", "first_class": ""}
     batches = "identities"
     neck = True
 

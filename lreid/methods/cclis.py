@@ -50,8 +50,7 @@ class CCLIS(Co2L):
             its projected images.
     """
 
-    keeps: ClassVar = {**Co2L.keeps, "prototypes": "identity", "old_prototypes": "identity"}
-    saves: ClassVar = ["prototypes", "old_prototypes", "current_weights", "generator"]
+    saves: ClassVar = {"prototypes": "identity", "old_prototypes": "identity", "current_weights": "", "generator": ""}
     views = 1
     defaults: ClassVar = {
         "distillation": "prd",

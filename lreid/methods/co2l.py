@@ -43,8 +43,7 @@ class Co2L(Method):
             mean, so that all projections would be similar without the BatchNorm.
     """
 
-    keeps: ClassVar = {**Method.keeps, "head": "network"}
-    saves: ClassVar = ["network.head", "task_classes"]
+    saves: ClassVar = {"network.head": "network", "task_classes": ""}
     batches = "identities"
     views = 2
     defaults: ClassVar = {"exemplars": 500, "selection": "random", "fill_memory": True, "least_images": 1}

@@ -39,8 +39,7 @@ class ContrastScoring(Method):
         rescored: number of times so far that the score of a buffer image was computed again.
     """
 
-    keeps: ClassVar = {**Method.keeps, "head": "network"}
-    saves: ClassVar = ["network.head", "generator", "rescored"]
+    saves: ClassVar = {"network.head": "network", "generator": "", "rescored": ""}
     batches = "stream"
     pixels = True
     network: ProjectedEmbedder

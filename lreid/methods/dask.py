@@ -126,8 +126,7 @@ class DASK(FusedFineTuning):
     The triplet loss compares features without scaling to unit length, so set ``EVAL.METRIC`` to ``euclidean``.
     """
 
-    keeps: ClassVar = {**FusedFineTuning.keeps, "rehearser": "domain"}
-    saves: ClassVar = ["rehearser"]
+    saves: ClassVar = {"rehearser": "domain"}
     pixels = True
     divisible = False  # the random style needs the images of the entire batch
 

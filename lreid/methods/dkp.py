@@ -39,8 +39,7 @@ class DKP(FusedFineTuning):
     2048 dimensions, which lreid leaves out.
     """
 
-    keeps: ClassVar = {**FusedFineTuning.keeps, "deviations": "network", "prototypes": "template"}
-    saves: ClassVar = ["network.deviations", "prototypes", "generator"]
+    saves: ClassVar = {"network.deviations": "network", "prototypes": "template", "generator": ""}
     network: DistributionEmbedder
     unused = ("margin", "soft_margin", "normalize_triplet")
 

@@ -30,8 +30,7 @@ class DKPpp(DKP):
       :func:`~lreid.losses.affinity.affinity_kl_loss`).
     """
 
-    keeps: ClassVar = {**DKP.keeps, "rehearser": "domain"}
-    saves: ClassVar = ["rehearser"]
+    saves: ClassVar = {"rehearser": "domain"}
     pixels = True
     defaults: ClassVar = {"transfer_weight": 1.5}
     divisible = False  # the random style needs the images of the entire batch

@@ -54,8 +54,9 @@ class ER(Method):
         memory: a :class:`~lreid.memory.StreamMemory`.
     """
 
-    keeps: ClassVar = {**Method.keeps, "classifier": "identity", "head_neck": "network"}
-    saves: ClassVar = ["classifier", "head_neck", "generator", "task_classes", "shared_classes", "offered"]
+    saves: ClassVar = {"classifier": "identity", "head_neck": "network"} | dict.fromkeys(
+        ("generator", "task_classes", "shared_classes", "offered"), ""
+    )
     batches = "identities"
     pixels = True
     cosine: ClassVar[bool] = False  # whether logits are scaled cosines

@@ -26,8 +26,7 @@ class FeCAM(SimpleCIL):
     keeps their signs.
     """
 
-    keeps: ClassVar = {**SimpleCIL.keeps, "scatter": "domain"}
-    saves: ClassVar = ["scatter", "count"]
+    saves: ClassVar = {"scatter": "domain", "count": ""}
 
     def __init__(
         self,

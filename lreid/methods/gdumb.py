@@ -36,8 +36,7 @@ class GDumb(ER):
             the mean feature of its stored images.
     """
 
-    keeps: ClassVar = {**ER.keeps, "start": "network"}
-    saves: ClassVar = ["start"]
+    saves: ClassVar = {"start": "network"}
     unused = ("replay", "replay_weight", "task_free")
     divisible = False
     smallest_batch = 1  # incoming images are only stored

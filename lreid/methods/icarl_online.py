@@ -28,8 +28,7 @@ class OnlineICaRL(ER):
     distillation therefore also covers classes of later tasks.
     """
 
-    keeps: ClassVar = {**ER.keeps, "old_classifier": "network"}
-    saves: ClassVar = ["old_classifier"]
+    saves: ClassVar = {"old_classifier": "network"}
     unused: ClassVar[tuple[str, ...]] = ("reid_head",)
     keeps_teacher = True
     teacher: Embedder | None

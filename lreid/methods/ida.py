@@ -27,8 +27,7 @@ class IDA(DwPP):
     probabilities are raised to a minimum (:func:`~lreid.losses.discriminant_alignment_loss`).
     """
 
-    keeps: ClassVar = {**DwPP.keeps, "anchors": "template"}
-    saves: ClassVar = ["anchors"]
+    saves: ClassVar = {"anchors": "template"}
     defaults: ClassVar = {"temperature": 1.0}
 
     def __init__(self, model: Embedder, **options: Any) -> None:

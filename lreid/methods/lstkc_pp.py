@@ -41,7 +41,6 @@ class LSTKCpp(FusedFineTuning):
     ``teacher``; LSTKC++'s official code averages only the rows of identities on which ``long_teacher`` was trained.
     """
 
-    keeps: ClassVar = {**FusedFineTuning.keeps, "long_teacher": "network"}
     copies: ClassVar = {**FusedFineTuning.copies, "long_teacher": "frozen_network"}
 
     def __init__(

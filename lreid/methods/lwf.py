@@ -24,8 +24,7 @@ class LwF(BoTFineTuning):
     cover the images of the task and the exemplars.
     """
 
-    keeps: ClassVar = {**BoTFineTuning.keeps, "old_classifier": "network"}
-    saves: ClassVar = ["old_classifier"]
+    saves: ClassVar = {"old_classifier": "network"}
     keeps_teacher = True
     teacher: Embedder | None
 

@@ -65,9 +65,10 @@ class PAD(Method):
 
     batches = "identities"
     finishing = "finishing the task"
-    keeps: ClassVar = {**Method.keeps, "text": "network", "necks": "network", "heads": "identity", "bank": "identity"}
     copies: ClassVar = {**Method.copies, "average": "_copy"}
-    saves: ClassVar = ["text", "necks", "heads", "bank", "generator", "finished", "labels"]
+    saves: ClassVar = {"text": "network", "necks": "network", "heads": "identity", "bank": "identity"} | dict.fromkeys(
+        ("generator", "finished", "labels"), ""
+    )
 
     def __init__(
         self,

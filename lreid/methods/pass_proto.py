@@ -52,8 +52,7 @@ class PASS(BoTFineTuning):
     A training step uses four times as many images as a step of BoT-FT.
     """
 
-    keeps: ClassVar = {**BoTFineTuning.keeps, "prototypes": "template"}
-    saves: ClassVar = ["prototypes", "prototype_classes", "radius", "generator"]
+    saves: ClassVar = {"prototypes": "template", "prototype_classes": "", "radius": "", "generator": ""}
     keeps_teacher = True
     smallest_batch = 1  # the four rotations of an image make a batch
 

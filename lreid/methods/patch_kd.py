@@ -54,8 +54,7 @@ class PatchKD(LwF):
         model: the network; it must have a BatchNorm neck and feature maps.
     """
 
-    keeps: ClassVar = {**LwF.keeps, "sampler": "network", "patch_neck": "network", "patch_classifier": "identity"}
-    saves: ClassVar = ["sampler", "patch_neck", "patch_classifier", "generator"]
+    saves: ClassVar = {"sampler": "network", "patch_neck": "network", "patch_classifier": "identity", "generator": ""}
 
     def __init__(
         self,

@@ -28,8 +28,7 @@ class RanPAC(SimpleCIL):
     the method grows with the square of ``width``.
     """
 
-    keeps: ClassVar = {"gram": "domain", "products": "template"}
-    saves: ClassVar = ["gram", "products", "ridge", "generator"]
+    saves: ClassVar = {"gram": "domain", "products": "template", "ridge": "", "generator": ""}
 
     def __init__(
         self,

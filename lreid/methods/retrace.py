@@ -52,9 +52,8 @@ class Retrace(BoTFineTuning):
     """
 
     finishing = "interpolating weights"
-    keeps: ClassVar = {"began": "network", "task_neck": "network", "classifier": "identity"}
     copies: ClassVar = {**BoTFineTuning.copies, "began": "frozen_network"}
-    saves: ClassVar = ["task_neck", "labels", "share"]
+    saves: ClassVar = {"task_neck": "network", "labels": "", "share": ""}
 
     def __init__(
         self,

@@ -22,8 +22,7 @@ class SimpleCIL(Start):
     """
 
     finishing = "computing statistics"
-    keeps: ClassVar = {"means": "template", "counts": "template"}
-    saves: ClassVar = ["means", "counts"]
+    saves: ClassVar = {"means": "template", "counts": "template"}
 
     def __init__(self, model: Embedder) -> None:
         super().__init__(model)
