@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 from tabulate import tabulate
@@ -9,7 +10,7 @@ from tabulate import tabulate
 from lreid.data.custom import TooFew
 from lreid.data.datasets import DEV, Sources, find_dataset, is_address, load_datasets, split_count
 from lreid.data.images import copies, require_files
-from lreid.data.records import SPLITS, DataSet, NotThere, Record, trained_and_tested
+from lreid.data.records import SPLITS, DataSet, NotThere, Record, grouped, trained_and_tested
 from lreid.data.spec import COLUMNS, Counts
 from lreid.errors import InputError, counted
 from lreid.utils.identities import UNKNOWN
@@ -116,9 +117,8 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
     Args:
         renumbered: whether an identity number means different people in the training list and in the test lists.
     """
-    cameras: dict[int, set[int]] = {}
-    for record in data_set.gallery:
-        cameras.setdefault(record.pid, set()).add(record.camid)
+    by_identity = grouped(data_set.gallery, attrgetter("pid"))
+    cameras = {pid: {record.camid for record in records} for pid, records in by_identity.items()}
     absent = sum(record.pid not in cameras for record in data_set.query)
     both = set() if renumbered else trained_and_tested(data_set)
     filtered = sum(cameras.get(record.pid) == {record.camid} != {UNKNOWN} for record in data_set.query)
@@ -158,10 +158,8 @@ def counts_table(findings: Sequence[Finding]) -> str:
         splits = split_count(finding.name)
         rows.append((finding.name, finding.status, *cells, str(splits) if splits > 1 else ""))
     heads = ("data set", "status", "train", "query", "gallery", "cameras", "splits")
-    lines = [tabulate(rows, heads, disable_numparse=True)]
-    notes: dict[str, list[str]] = {}
-    for finding in findings:
-        for note in finding.notes:
-            notes.setdefault(note, []).append(finding.name)
-    lines += ["", *(f"{', '.join(names)}: {note}" for note, names in notes.items())] if notes else []
-    return "\n".join(["identities / images", *lines])
+    lines = ["identities / images", tabulate(rows, heads, disable_numparse=True)]
+    by_note = grouped(((note, finding.name) for finding in findings for note in finding.notes), itemgetter(0))
+    notes = [f"{', '.join(name for _, name in pairs)}: {note}" for note, pairs in by_note.items()]
+    lines += ["", *notes] if notes else []
+    return "\n".join(lines)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lreid.data.listing import visible_images
-from lreid.data.records import DataSet, Record
+from lreid.data.records import SPLITS, DataSet, Record
 from lreid.data.spec import require_images
 from lreid.errors import InputError
 from lreid.utils.identities import DISTRACTOR, JUNK
@@ -19,8 +19,8 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
 
     Args:
         home: the folder of the data set.
-        folders: names of the subfolders of the splits ``train``, ``query`` and ``gallery``. The split of a folder that
-            does not exist is empty; :meth:`lreid.data.spec.Spec.load` refuses such a data set.
+        folders: names of the subfolders of the splits ``train``, ``query`` and ``gallery``. A split without a
+            folder, or whose folder does not exist, is empty; :meth:`lreid.data.spec.Spec.load` refuses such a data set.
         pattern: regular expression for a whole file name without its suffix, with the groups ``pid`` and ``camid``.
         example: a file name that matches, for the error message.
 
@@ -32,7 +32,7 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
             image.
     """
     there = {split: home / folder for split, folder in folders.items() if (home / folder).is_dir()}
-    splits: dict[str, Any] = dict.fromkeys(folders, ())
+    splits: dict[str, Any] = dict.fromkeys(SPLITS, ())
     splits |= {split: tuple(read_folder(folder, pattern, example)) for split, folder in there.items()}
     splits["train"] = tuple(record for record in splits["train"] if record.pid != DISTRACTOR)
     data_set = DataSet(name, **splits)

@@ -85,13 +85,14 @@ class WithExemplars(Sequence[np.ndarray]):
 
     def __init__(self, images: Images, exemplars: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray) -> None:
         self.images, self.exemplars = images, exemplars
+        self.records = images.records  # of the images of the task
         self.pids = np.concatenate([images.pids, labels])
 
     def __len__(self) -> int:
         return len(self.pids)
 
     def __getitem__(self, index: int) -> np.ndarray:
-        own = len(self.images)
+        own = len(self.records)
         return self.images[index] if index < own else self.exemplars[index - own]
 
 
@@ -126,7 +127,7 @@ class TaskBatches(Dataset[Batch]):
         self.views, self.pixels, self.on_device, self.rows = views, pixels, on_device, slice(None)
         self.epochs, self.first = epochs, first
         self.labels = images.pids
-        self.own = len(images.images if isinstance(images, WithExemplars) else images)  # exemplars follow
+        self.own = len(images.records)  # exemplars follow
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])  # number and batches of the current epoch
 
     def __len__(self) -> int:
@@ -152,15 +153,11 @@ class TaskBatches(Dataset[Batch]):
             self.sampler.num_support,
             self.views,
             torch.from_numpy(np.stack(pixels)) if self.pixels else None,
-            tuple(self._path(row) for row in chosen),
+            tuple(self.images.records[row].path if row < self.own else f"exemplar {row - self.own}" for row in chosen),
             torch.from_numpy(exemplars),
             changes,
             self.rows,
         )
-
-    def _path(self, row: int) -> str:
-        records = self.images.images.records if isinstance(self.images, WithExemplars) else self.images.records
-        return records[row].path if row < self.own else f"exemplar {row - self.own}"
 
 
 def progress_of(epoch: int, epochs: int) -> float:

@@ -4,9 +4,8 @@ from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
 
+from lreid.methods.base import Embedder, Rule
 from lreid.methods.er import ER
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class AGEM(ER):

@@ -7,13 +7,10 @@ from typing import Annotated, Any, ClassVar
 from torch import Tensor
 from torch.nn import Parameter
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.aka import plasticity_loss, smoothed_cross_entropy, stability_loss
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.lwf import LwF
-from lreid.models.embedder import Embedder
 from lreid.models.knowledge_graph import KnowledgeGraph
-from lreid.utils.rules import Rule
 
 
 class AKA(LwF):

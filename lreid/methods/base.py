@@ -22,6 +22,8 @@ from lreid.memory.exemplars import ExemplarMemory, ExemplarStore, ImagePaths, bu
 from lreid.models.embedder import Embedder, frozen_copy
 from lreid.utils.rules import Rule
 
+__all__ = ["Batch", "Embedder", "Method", "Rule", "Task"]  # what the file of a method needs
+
 
 class Method:
     """Base class of all lifelong learning methods; a method defines how ``model`` is trained, task by task.

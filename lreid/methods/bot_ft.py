@@ -8,13 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.triplet import batch_hard_triplet_loss
-from lreid.methods.base import Method
+from lreid.methods.base import Batch, Embedder, Method, Rule, Task
 from lreid.models.classifier import GrowingClassifier
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class BoTFineTuning(Method):

@@ -8,16 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lreid.data.images import Images
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.cclis import importance_scores, prototype_relation_loss, sample_nce_loss
 from lreid.memory.exemplars import ImagePaths
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.co2l import Co2L
 from lreid.models.classifier import GrowingClassifier
-from lreid.models.embedder import Embedder
 from lreid.models.parts import evaluating
 from lreid.models.projection import Projected
-from lreid.utils.rules import Rule
 
 CHUNK = 128  # images per forward pass when images are scored
 

@@ -6,16 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.errors import require
 from lreid.losses.relations import mean_squared_distillation_loss, relation_distillation_loss
 from lreid.losses.supcon import asymmetric_supcon_loss
 from lreid.memory.exemplars import ExemplarMemory
-from lreid.methods.base import Method
-from lreid.models.embedder import Embedder
+from lreid.methods.base import Batch, Embedder, Method, Rule, Task
 from lreid.models.projection import Projected, ProjectedEmbedder
-from lreid.utils.rules import Rule
 
 
 class Co2L(Method):

@@ -7,14 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses.contrast import contrast_scores, nt_xent_loss
 from lreid.memory.stream import POLICIES, StreamMemory
-from lreid.methods.base import Method
-from lreid.models.embedder import Embedder
+from lreid.methods.base import Batch, Embedder, Method, Rule
 from lreid.models.parts import evaluating
 from lreid.models.projection import ProjectedEmbedder
-from lreid.utils.rules import Rule
 
 
 class ContrastScoring(Method):

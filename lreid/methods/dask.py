@@ -9,15 +9,12 @@ from torch.nn import functional as F
 from torch.optim import Adam
 
 from lreid.data.images import Images
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.affinity import affinity_kl_loss
 from lreid.losses.dask import dask_color_resample, dask_decode
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.fused_ft import FusedFineTuning
-from lreid.models.embedder import Embedder
 from lreid.models.style import StyleKernels
 from lreid.utils.devices import to_device
-from lreid.utils.rules import Rule
 
 StyleSteps = Annotated[int, Rule("number of updates of the style network after a task; 20,000 in the paper", least=0)]
 StyleBatch = Annotated[int, Rule("number of images per update of the style network; 128 in DASK's paper", least=2)]
@@ -81,7 +78,6 @@ class StyleRehearser:
         Half of the images are mirrored. Each image gets a border of ``style_pad`` pixels and is then cropped at random.
         No other augmentation is used.
         """
-        assert self.kernels is not None
         values = self._values(pixels)
         flip = torch.rand(len(values), generator=self.generator) < 0.5
         values = torch.where(flip.to(values.device, non_blocking=True)[:, None, None, None], values.flip(-1), values)
@@ -158,7 +154,6 @@ class DASK(FusedFineTuning):
         """Compute the distillation loss of the original images, and all loss terms of the rehearsed images."""
         terms = {"distill": self.distillation(features, batch.images)}
         if self.rehearsal_weight and self.rehearser.kernels is not None:
-            assert batch.pixels is not None
             images = self.rehearser.rehearse(batch.pixels)  # (B, 3, H, W)
             rehearsed, logits = self.network(images)
             of_rehearsed = self.softmax_triplet(rehearsed, logits, batch)
@@ -168,7 +163,6 @@ class DASK(FusedFineTuning):
 
     def distillation(self, features: Tensor, images: Tensor) -> Tensor:
         """Compute the distillation of the previous network's affinities within a batch, for features (B, dim)."""
-        assert self.teacher is not None
         with torch.no_grad():
             old = self.teacher.model(images)  # (B, dim)
         return affinity_kl_loss(features, old, temperature=self.temperature)

@@ -4,12 +4,10 @@ from typing import Annotated, Any
 
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses.distillation import decoupled_distillation_loss
 from lreid.losses.episodes import prototype_logits, split_episode
+from lreid.methods.base import Batch, Embedder, Rule
 from lreid.methods.dwpp import DwPP
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class Decoupled(DwPP):

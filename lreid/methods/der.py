@@ -7,14 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.der import dark_experience_loss
 from lreid.losses.er_ace import asymmetric_cross_entropy
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.er import ER
-from lreid.models.embedder import Embedder
 from lreid.utils.devices import to_device
-from lreid.utils.rules import Rule
 
 
 class DER(ER):

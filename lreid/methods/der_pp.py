@@ -4,10 +4,9 @@ from typing import Annotated, Any
 
 from torch import Tensor
 
+from lreid.methods.base import Embedder, Rule
 from lreid.methods.der import DER
 from lreid.methods.er import ER
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class DERpp(DER):

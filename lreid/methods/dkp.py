@@ -1,21 +1,18 @@
 """DKP: model an image's features, and the stored prototypes of previous identities, as normal distributions."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.dkp import dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.deviations import DistributionEmbedder
-from lreid.models.embedder import Embedder, frozen_copy
+from lreid.models.embedder import frozen_copy
 from lreid.utils.devices import to_device
-from lreid.utils.rules import Rule
 
 EXTRACTED = 128  # images per forward pass
 
@@ -107,16 +104,13 @@ class DKP(FusedFineTuning):
         """Store a prototype of each identity."""
         super().end_task(task)
         if self.weights["transfer"]:
-            means, deviations = map(torch.cat, zip(*self._all_distributions(task), strict=True))  # (n, dim)
+            paths = [record.path for record in task.records]
+            network = frozen_copy(self.network)
+            network.model.precision = None
+            chunks = [paths[start : start + EXTRACTED] for start in range(0, len(paths), EXTRACTED)]
+            with torch.no_grad():
+                parts = [network.distributions(self.model.ready(chunk)) for chunk in chunks]
+            means, deviations = map(torch.cat, zip(*parts, strict=True))  # (n, dim)
             labels = torch.tensor([record.pid for record in task.records])
             centers, spreads, _ = dkp_prototypes(means, deviations, labels)
             self.prototypes = {"means": centers, "deviations": spreads}
-
-    @torch.no_grad()
-    def _all_distributions(self, task: Task) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the means and standard deviations of all images of a task, in chunks of images."""
-        paths = [record.path for record in task.records]
-        network = frozen_copy(self.network)
-        network.model.precision = None
-        for start in range(0, len(paths), EXTRACTED):
-            yield network.distributions(self.model.ready(paths[start : start + EXTRACTED]))

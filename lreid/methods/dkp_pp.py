@@ -6,14 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.affinity import affinity_kl_loss
 from lreid.losses.dkp import dkp_set_triplet_loss
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.dask import StyleBatch, StylePad, StyleRehearser, StyleSteps
 from lreid.methods.dkp import DKP
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class DKPpp(DKP):
@@ -64,7 +61,6 @@ class DKPpp(DKP):
         terms = super().retention_terms(features, batch)
         if self.rehearser.kernels is None:
             return terms
-        assert self.teacher is not None and batch.pixels is not None
         images = self.rehearser.rehearse(batch.pixels)  # (B, 3, H, W)
         rehearsed = self.drawn(images)  # (B, 1 + S, dim)
         with torch.no_grad():

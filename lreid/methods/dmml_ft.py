@@ -4,12 +4,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses._ops import Distance
 from lreid.losses.dmml import dmml_loss
-from lreid.methods.base import Method
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
+from lreid.methods.base import Batch, Embedder, Method, Rule
 
 
 class DMMLFineTuning(Method):

@@ -5,11 +5,9 @@ from typing import Annotated, Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses.relations import relation_distillation_loss
+from lreid.methods.base import Batch, Embedder, Rule
 from lreid.methods.dwpp import DwPP
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class DMMLIRD(DwPP):

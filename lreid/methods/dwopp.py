@@ -4,10 +4,9 @@ from typing import Any
 
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses.distillation import dwopp_loss
+from lreid.methods.base import Batch, Embedder
 from lreid.methods.dwpp import DwPP
-from lreid.models.embedder import Embedder
 
 
 class DwoPP(DwPP):

@@ -5,11 +5,9 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses.distillation import dwpp_loss
+from lreid.methods.base import Batch, Embedder, Rule
 from lreid.methods.dmml_ft import DMMLFineTuning
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class DwPP(DMMLFineTuning):

@@ -10,16 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.errors import ArgumentError
 from lreid.memory.exemplars import ImagePaths
 from lreid.memory.stream import StreamMemory
-from lreid.methods.base import Method
+from lreid.methods.base import Batch, Embedder, Method, Rule, Task
 from lreid.models.classifier import CosineClassifier, GrowingClassifier
-from lreid.models.embedder import Embedder
 from lreid.models.parts import bn_neck, evaluating
-from lreid.utils.rules import Rule
 
 
 class Replay(NamedTuple):

@@ -5,11 +5,9 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses.er_ace import asymmetric_cross_entropy
+from lreid.methods.base import Batch, Embedder, Rule
 from lreid.methods.er import ER
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class ERACE(ER):
@@ -20,7 +18,7 @@ class ERACE(ER):
     stored images. Logits are cosines between features and classifier rows, times 10.
     """
 
-    saves: ClassVar = ["highest"]
+    saves: ClassVar = {"highest": ""}
     cosine = True
 
     def __init__(

@@ -5,11 +5,9 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses.er_aml import er_aml_loss, er_aml_triplet_loss, sample_pairs
+from lreid.methods.base import Batch, Embedder, Rule
 from lreid.methods.er import ER
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class ERAML(ER):

@@ -5,14 +5,11 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.dmml import dmml_loss
 from lreid.losses.episodes import split_episode
 from lreid.losses.triplet import batch_hard_triplet_loss
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.er import ER
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class ERMetric(ER):

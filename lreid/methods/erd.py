@@ -5,11 +5,9 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses.erd import erd_losses
+from lreid.methods.base import Batch, Embedder, Rule
 from lreid.methods.dwpp import DwPP
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class ERD(DwPP):

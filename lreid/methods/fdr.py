@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lreid.methods.base import Embedder, Rule
 from lreid.methods.der import DER
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class FDR(DER):

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from lreid.losses._ops import class_means
+from lreid.methods.base import Embedder, Rule
 from lreid.methods.simple_cil import SimpleCIL
-from lreid.models.embedder import Embedder
 from lreid.models.transforms import Whitening
-from lreid.utils.rules import Rule
 
 
 class FeCAM(SimpleCIL):

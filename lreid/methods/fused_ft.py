@@ -9,16 +9,13 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.errors import require
 from lreid.losses.fusion import linear_combination, lstkc_alpha
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models.adapt import norm_statistics
 from lreid.models.classifier import ClassifyingEmbedder
-from lreid.models.embedder import Embedder
 from lreid.models.parts import evaluating
-from lreid.utils.rules import Rule
 
 logger = logging.getLogger("lreid")
 
@@ -43,7 +40,7 @@ class FusedFineTuning(BoTFineTuning):
         model: the network without a BatchNorm neck; the method adds a neck for training only.
     """
 
-    saves: ClassVar = ["network.neck"]
+    saves: ClassVar = {"network.neck": ""}
     neck = False
     keeps_teacher = True
     network: ClassifyingEmbedder
@@ -105,7 +102,13 @@ class FusedFineTuning(BoTFineTuning):
     def finish_task(self, task: Task) -> None:
         """Average the network with the old network; with ``adapt_norm``, re-estimate the BatchNorm statistics."""
         if self.teacher is not None:
-            self.fuse_with(self.old_network(task), task)
+            self.share, old = self.fusion, self.old_network(task)
+            if self.measured_fusion:
+                self.share = self.measured_alpha(self.extract(self.network, task), self.extract(old, task))
+                logger.info("%s: the new network has the weight %.3f in the average", task.name, self.share)
+            if self.share != 1:
+                fused = linear_combination(self.network.state_dict(), old.state_dict(), self.share)
+                self.network.load_state_dict(fused)
         if self.adapt_norm:
             paths = [record.path for record in task.records]
             statistics = norm_statistics(self.model, paths)
@@ -113,18 +116,7 @@ class FusedFineTuning(BoTFineTuning):
 
     def old_network(self, task: Task) -> ClassifyingEmbedder:
         """Return the network to average with the new network: by default, the network at the start of the task."""
-        assert self.teacher is not None
         return self.teacher
-
-    def fuse_with(self, old: ClassifyingEmbedder, task: Task) -> None:
-        """Replace the network by the average of itself and an old network."""
-        alpha = self.fusion
-        if self.measured_fusion:
-            alpha = self.measured_alpha(self.extract(self.network, task), self.extract(old, task))
-            logger.info("%s: the new network has the weight %.3f in the average", task.name, alpha)
-        self.share = alpha
-        if alpha != 1:
-            self.network.load_state_dict(linear_combination(self.network.state_dict(), old.state_dict(), alpha))
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
         """Compute alpha, the weight of the new network, from both networks' features (n, dim) of the task's images."""

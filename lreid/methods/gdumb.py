@@ -8,15 +8,12 @@ from torch.nn import functional as F
 from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.errors import require
 from lreid.losses._ops import class_means
 from lreid.memory.stream import StreamMemory
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.er import ER
-from lreid.models.embedder import Embedder
 from lreid.models.parts import bn_neck
-from lreid.utils.rules import Rule
 
 
 class GDumb(ER):

@@ -6,11 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.methods.a_gem import AGEM
-from lreid.models.embedder import Embedder
+from lreid.methods.base import Batch, Embedder, Rule
 from lreid.utils.devices import to_device
-from lreid.utils.rules import Rule
 
 RIDGE = 1e-3  # added to the diagonal of the quadratic program, as in the official code
 

@@ -7,12 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.memory.stream import StreamMemory
+from lreid.methods.base import Batch, Embedder, Rule
 from lreid.methods.er import ER
-from lreid.models.embedder import Embedder
 from lreid.models.parts import evaluating
-from lreid.utils.rules import Rule
 
 
 class GSS(ER):

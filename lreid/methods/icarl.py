@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses.icarl import icarl_loss
 from lreid.losses.triplet import batch_hard_triplet_loss
+from lreid.methods.base import Batch, Embedder
 from lreid.methods.lwf import LwF
-from lreid.models.embedder import Embedder
 
 
 class ICaRL(LwF):

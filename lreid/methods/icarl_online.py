@@ -6,13 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses._ops import class_means
 from lreid.losses.icarl import icarl_loss
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.er import ER, Replay
-from lreid.models.embedder import Embedder, frozen_copy
-from lreid.utils.rules import Rule
+from lreid.models.embedder import frozen_copy
 
 
 class OnlineICaRL(ER):

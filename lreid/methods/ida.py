@@ -6,11 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.ida import discriminant_alignment_loss
+from lreid.methods.base import Batch, Embedder, Task
 from lreid.methods.dwpp import DwPP
-from lreid.models.embedder import Embedder
 
 
 class IDA(DwPP):

@@ -5,11 +5,9 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
 from lreid.losses.lstkc import lstkc_rskt_loss
+from lreid.methods.base import Batch, Embedder, Rule
 from lreid.methods.fused_ft import FusedFineTuning
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class LSTKC(FusedFineTuning):
@@ -41,7 +39,6 @@ class LSTKC(FusedFineTuning):
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Compute the distillation loss on the corrected affinities of the previous network."""
-        assert self.teacher is not None
         with torch.no_grad():
             old = self.teacher.model(batch.images)  # (B, dim)
         options: dict[str, Any] = {"temperature": self.temperature, "detach_target": self.detach_target}

@@ -7,15 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.fusion import linear_combination, lstkcpp_alpha
 from lreid.losses.lstkc import lstkcpp_dual_loss, lstkcpp_single_loss
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.classifier import ClassifyingEmbedder
-from lreid.models.embedder import Embedder
 from lreid.retrieval.self_search import self_retrieval
-from lreid.utils.rules import Rule
 
 SHARES = tuple(tenth / 10 for tenth in range(11))  # candidates for the weight of the older network
 
@@ -63,7 +60,6 @@ class LSTKCpp(FusedFineTuning):
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Compute the distillation loss on the corrected affinities of one or two teachers."""
-        assert self.teacher is not None
         with torch.no_grad():
             short = self.teacher.model(batch.images)  # (B, dim)
             long = None if self.long_teacher is None else self.long_teacher.model(batch.images)
@@ -79,7 +75,6 @@ class LSTKCpp(FusedFineTuning):
 
     def old_network(self, task: Task) -> ClassifyingEmbedder:
         """Return the average of both teachers that has the best mAP on the images of the task."""
-        assert self.teacher is not None
         self.old = self.teacher
         if self.long_teacher is not None:
             self.long_share = max(SHARES, key=lambda share: self.self_retrieval(self._averaged(share), task))
@@ -109,7 +104,6 @@ class LSTKCpp(FusedFineTuning):
 
     def _averaged(self, share: float) -> ClassifyingEmbedder:
         """Average both teachers; the older teacher has the weight ``share``."""
-        assert self.teacher is not None and self.long_teacher is not None
         average = copy.deepcopy(self.teacher)
         average.load_state_dict(
             linear_combination(self.teacher.state_dict(), self.long_teacher.state_dict(), 1 - share)

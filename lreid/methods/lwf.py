@@ -5,12 +5,10 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.lwf import knowledge_distillation_loss
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models.embedder import Embedder, frozen_copy
-from lreid.utils.rules import Rule
+from lreid.models.embedder import frozen_copy
 
 
 class LwF(BoTFineTuning):

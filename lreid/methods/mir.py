@@ -8,9 +8,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from lreid.errors import require
+from lreid.methods.base import Embedder, Rule
 from lreid.methods.er import ER, Replay
-from lreid.models.embedder import Embedder
-from lreid.utils.rules import Rule
 
 
 class MIR(ER):

@@ -11,18 +11,15 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Adam
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.errors import ArgumentError, require
 from lreid.losses.fusion import pad_ema
 from lreid.losses.pad import pad_image_text_loss, pad_text_anchor_loss, pad_viskd_loss
 from lreid.losses.triplet import batch_hard_triplet_loss
-from lreid.methods.base import Method
+from lreid.methods.base import Batch, Embedder, Method, Rule, Task
 from lreid.models.backbones.open_clip import ClipFeatures
 from lreid.models.classifier import GrowingClassifier
-from lreid.models.embedder import Embedder, frozen_copy
+from lreid.models.embedder import frozen_copy
 from lreid.models.text_tower import LEARNED, TextTower
-from lreid.utils.rules import Rule
 
 logger = logging.getLogger("lreid")
 

@@ -9,14 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses._ops import class_means
 from lreid.losses.pass_ import ROTATIONS, augment_prototypes, feature_distillation_loss, prototype_radius, rotate_batch
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models.embedder import Embedder
 from lreid.utils.devices import to_device
-from lreid.utils.rules import Rule
 
 
 class PASS(BoTFineTuning):

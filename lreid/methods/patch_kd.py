@@ -7,8 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.patch_kd import (
     patchkd_conf_loss,
     patchkd_div_loss,
@@ -16,12 +14,11 @@ from lreid.losses.patch_kd import (
     patchkd_patch_features,
     patchkd_rd_loss,
 )
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.lwf import LwF
 from lreid.models.classifier import GrowingClassifier
-from lreid.models.embedder import Embedder
 from lreid.models.parts import bn_neck, evaluating
 from lreid.models.patch_net import PatchNet
-from lreid.utils.rules import Rule
 
 
 class PatchKD(LwF):
@@ -114,7 +111,6 @@ class PatchKD(LwF):
 
     def patch_terms(self, maps: Tensor, old_maps: Tensor) -> dict[str, Tensor]:
         """Compute the loss terms of patches from the current and the previous feature maps (B, dim, h, w)."""
-        assert self.teacher is not None
         theta = self.sampler(maps.detach(), self.generator)  # (B, k, h, w)
         old = patchkd_patch_features(old_maps, theta)  # (B, k, dim)
         new = patchkd_patch_features(maps, theta.detach())

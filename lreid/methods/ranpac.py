@@ -6,10 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lreid.methods.base import Embedder, Rule
 from lreid.methods.simple_cil import SimpleCIL
-from lreid.models.embedder import Embedder
 from lreid.models.transforms import RandomProjection
-from lreid.utils.rules import Rule
 
 RIDGES = [10.0**power for power in range(-8, 9)]
 FITTED = 0.8  # share of a task's images that are fitted; the other images choose the ridge

@@ -7,15 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lreid.data.loaders import Batch
-from lreid.data.records import Task
 from lreid.losses.fusion import linear_combination
+from lreid.methods.base import Batch, Embedder, Rule, Task
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models.classifier import GrowingClassifier
-from lreid.models.embedder import Embedder, frozen_copy
+from lreid.models.embedder import frozen_copy
 from lreid.models.parts import bn_neck
 from lreid.retrieval.self_search import self_retrieval
-from lreid.utils.rules import Rule
 
 logger = logging.getLogger("lreid")
 
@@ -77,7 +75,7 @@ class Retrace(BoTFineTuning):
         self.labels = torch.empty(0, dtype=torch.int64)  # labels of the task's identities, ascending
         self._new_head()
         self.rate, self.keep, self.centre = rate, keep, centre
-        model.neck.requires_grad_(False)  # the neck stores a mean and is not trained
+        self.centring: Any = model.neck.requires_grad_(False)  # the neck stores a mean and is not trained
         self.began: Embedder | None = None  # the previous network, until the end of the task
         self.share = 1.0  # alpha of the last task
 
@@ -85,10 +83,6 @@ class Retrace(BoTFineTuning):
     def needs_past(self) -> bool:
         """Return False, because the head and the previous network exist only within a task."""
         return False
-
-    def _neck(self) -> nn.BatchNorm1d:
-        assert isinstance(self.model.neck, nn.BatchNorm1d)
-        return self.model.neck
 
     def _new_head(self) -> None:
         self.classifier = GrowingClassifier(self.model.dim).to(self.model.mean.device)
@@ -99,7 +93,7 @@ class Retrace(BoTFineTuning):
         self._new_head()
         self.labels = torch.tensor(task.classes)
         self.classifier.grow(len(task.classes))
-        self._neck().reset_running_stats()
+        self.centring.reset_running_stats()
         self.began = frozen_copy(self.model)
         with torch.no_grad():
             self.classifier.weight.copy_(self.mean_directions(task))
@@ -121,7 +115,6 @@ class Retrace(BoTFineTuning):
 
     def finish_task(self, task: Task) -> None:
         """Set the weights to the interpolation with the smallest alpha that retains the gain on the task."""
-        assert self.began is not None
         paths, labels, cameras = _sample(task)
         new = {name: value.clone() for name, value in self.model.state_dict().items()}
         old = self.began.state_dict()
@@ -137,7 +130,7 @@ class Retrace(BoTFineTuning):
             middle = (too_low + self.share) / 2
             too_low, self.share = (too_low, middle) if measure(middle) >= enough else (middle, self.share)
         self.model.load_state_dict(linear_combination(new, old, self.share))
-        self._neck().running_mean.copy_(torch.from_numpy(self.centre * self.model.extract(paths).mean(0)))
+        self.centring.running_mean.copy_(torch.from_numpy(self.centre * self.model.extract(paths).mean(0)))
         line = "%s: alpha %.2f (mAP on this task's training images, not a test: %.1f before, %.1f after)"
         logger.info(line, task.name, self.share, 100 * before, 100 * after)
 

@@ -6,10 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lreid.data.records import Task
 from lreid.losses._ops import class_means
+from lreid.methods.base import Embedder, Task
 from lreid.methods.start import Start
-from lreid.models.embedder import Embedder
 
 
 class SimpleCIL(Start):

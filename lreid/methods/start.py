@@ -4,9 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from lreid.data.loaders import Batch
-from lreid.methods.base import Method
-from lreid.models.embedder import Embedder
+from lreid.methods.base import Batch, Embedder, Method
 
 
 class Start(Method):

@@ -1,7 +1,7 @@
 """Linear classifiers that get one more row of weights for each new identity."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,13 +48,6 @@ class GrowingClassifier(nn.Module):
         return nn.functional.linear(features, self.weight)
 
 
-class Classified(NamedTuple):
-    """Features (B, dim) and logits (B, classes) of a batch."""
-
-    features: Tensor
-    logits: Tensor
-
-
 class ClassifyingEmbedder(nn.Module):
     """An embedder with a BatchNorm neck and a classifier for training; retrieval only uses the embedder.
 
@@ -72,10 +65,10 @@ class ClassifyingEmbedder(nn.Module):
         """Compute logits (B, classes) from features (B, dim)."""
         return self.classifier(self.neck(features))
 
-    def forward(self, images: Tensor) -> Classified:
-        """Compute features and logits of normalised images (B, 3, H, W)."""
-        features = self.model(images)  # (B, dim)
-        return Classified(features, self.logits(features))
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute features (B, dim) and logits (B, classes) of normalised images (B, 3, H, W)."""
+        features = self.model(images)
+        return features, self.logits(features)
 
 
 class CosineClassifier(GrowingClassifier):

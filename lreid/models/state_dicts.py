@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.utils.reading import raise_if_unreadable, read_tensors, require_regular
+from lreid.utils.reading import naming_damage, read_tensors, require_regular
 
 # torchreid's checkpoints contain a Rank-1 of this NumPy type next to the weights; NumPy 1 has it in another module.
 _scalar = np.float64(0).__reduce__()[0]
@@ -72,11 +72,8 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
         InputError: the file is missing or damaged.
     """
     require_regular(file)
-    try:
+    with naming_damage(file, "cannot be loaded as safetensors", "download it again"):
         return safetensors.torch.load_file(file)
-    except Exception as error:  # the library does not check types and sizes in the header, so anything may be raised
-        raise_if_unreadable(error, file)
-        raise InputError(f"{file}: cannot be loaded as safetensors ({error}); download it again") from None
 
 
 def _is_state_dict(value: Any) -> bool:

@@ -1,13 +1,13 @@
 """Load trained weights into a backbone: third-party state dicts, checkpoints, packages, and tensors in memory."""
 
 import logging
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from lreid.data.listing import first_few
 from lreid.errors import InputError, counted, raise_if_out_of_memory, short_reason
 from lreid.models import packages
 from lreid.models.norms import input_norm, put_norms
@@ -16,7 +16,6 @@ from lreid.models.state_dicts import read_state_dict
 logger = logging.getLogger("lreid")
 
 HEADS = "heads."  # prefix in fast-reid's files
-SHOWN = 3  # number of tensor names in a message
 FOREIGN = {"base.": "", "image_encoder.": "visual."}  # prefixes of TransReID and CLIP-ReID, and timm's prefixes
 
 
@@ -76,13 +75,13 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
         "of another shape": {key for key in expected.keys() & state.keys() if expected[key].shape != state[key].shape},
     }
     faults = [
-        f"{counted(len(names), 'tensor')} {what} ({_examples(names)})"
+        f"{counted(len(names), 'tensor')} {what} ({first_few(sorted(names))})"
         for what, all_names in misfits.items()
         if (names := all_names & needed)
     ]
     if faults:
         if misfits["missing"] & needed:
-            faults.append(f"the file holds {_examples(misfits['left out'] or state.keys())}")
+            faults.append(f"the file holds {first_few(sorted(misfits['left out'] or state))}")
         raise InputError(
             f"{weights}: does not fit this backbone: {'; '.join(faults)}; use the backbone that it was made for, "
             f"with its norm{' and input size' if hasattr(network, 'adapted') else ''}"
@@ -91,11 +90,6 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
         if names:
             logger.info("%s: tensors %s: %s", weights, what, ", ".join(sorted(names)))
     return {key: state[key] for key in expected.keys() & state.keys() - misfits["of another shape"]}
-
-
-def _examples(names: Collection[str]) -> str:
-    """Shorten an alphabetical list of names for a message."""
-    return ", ".join(sorted(names)[:SHOWN]) + (" …" if len(names) > SHOWN else "")
 
 
 def load_neck(neck: nn.Module, weights: Weights) -> None:
