@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lreid.build import test_image_options
 from lreid.classification.evaluator import AccuracyEvaluator, ClassLearner, Rows
@@ -17,6 +17,7 @@ from lreid.results import Results, add_accuracies
 logger = logging.getLogger("lreid")
 
 
+@dataclass(eq=False)
 class AccuracyObserver(Observer):
     """Classify held-out images after every task and, for learning curves, within tasks (Contrast Scoring, Figs. 3-6).
 
@@ -33,16 +34,11 @@ class AccuracyObserver(Observer):
         every: number of images between two points of the curve; 0 measures only after tasks.
     """
 
-    def __init__(
-        self,
-        learner: ClassLearner,
-        evaluator: AccuracyEvaluator,
-        tasks: Sequence[Task],
-        results: Results,
-        *,
-        every: int = 0,
-    ) -> None:
-        self.learner, self.evaluator, self.tasks, self.results, self.every = learner, evaluator, tasks, results, every
+    learner: ClassLearner
+    evaluator: AccuracyEvaluator
+    tasks: Sequence[Task]
+    results: Results
+    every: int = 0
 
     def before_batch(self, batch: Batch) -> None:
         """Count the images of a batch. Each batch is counted once, even if several updates use it."""

@@ -12,17 +12,16 @@ import os
 from pathlib import Path
 
 from lreid.data.layout import random_half
-from lreid.data.listing import visible_images
+from lreid.data.listing import numbered, visible_images
 from lreid.data.records import CameraPolicy, DataSet, Names, Record, cameras_of_test
 from lreid.data.spec import Layout, Spec, published
-from lreid.utils.identities import ascending_ranks
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
     """Read one of ten random splits of CoBRA; cows are numbered from 1 in the order of their names."""
     folders = {Path(folder): visible_images(Path(folder)) for folder, *_ in sorted(os.walk(home))}
     folders = {folder: images for folder, images in folders.items() if images}
-    pids = {name: rank + 1 for name, rank in ascending_ranks(folder.name for folder in folders).items()}
+    pids = numbered(folder.name for folder in folders)
     camid = cameras_of_test(cameras)
     trained = random_half(pids.values(), seed=[seed, split])
     train, query, gallery = [], [], []

@@ -23,7 +23,7 @@ import numpy as np
 
 from lreid.data.datasets import Scheme
 from lreid.data.records import DataSet, Record
-from lreid.data.synthetic.people import Pen, Person, dress_person
+from lreid.data.synthetic.people import Pen, Person
 from lreid.data.synthetic.sites import (
     CAMERAS,
     DOMAINS,
@@ -137,10 +137,10 @@ def _subject(name: str, seed: int, identity: int) -> Person | Vehicle:
     first = (len(colours) - IN_FASHION + 1) * identity // SEASON
     fashion = " ".join(colours[first : first + IN_FASHION])
     if domain.kind == "vehicle":
-        from lreid.data.synthetic.vehicles import build_vehicle
+        from lreid.data.synthetic.vehicles import Vehicle
 
-        return build_vehicle(dice, fashion)
-    return dress_person(dice, fashion, when=100 * identity // SEASON)
+        return Vehicle(dice, fashion)
+    return Person(dice, fashion, when=100 * identity // SEASON)
 
 
 SCHEME = Scheme(lambda domain, sources, split: [load_synthetic(domain, **sources.synthetic)], draw)

@@ -1,7 +1,5 @@
 """A pen that draws shapes, and synthetic people: clothes, build, hair, hats and bags."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from lreid.data.synthetic.sites import Colour, Dice, darker
@@ -62,33 +60,44 @@ PATTERNS = {  # masks of the pixels that get the second colour
 }
 
 
-class Person(NamedTuple):
-    """The constant appearance of one person. Lengths are in 128ths of the frame's height."""
+class Person:
+    """The constant appearance of a random person with clothes in the colours of a fashion.
 
-    skin: Colour
-    hair: Colour
-    upper: Colour
-    second: Colour  # colour of the pattern and the logo
-    inner: Colour  # colour of the shirt under an open jacket
-    lower: Colour
-    shoes: Colour
-    bag_colour: Colour
-    hat_colour: Colour
-    shoulder: int  # half the width of the body
-    head: int  # y of the top of the head
-    hem: int  # y of the lower end of the upper garment
-    pattern: str  # a key of PATTERNS, or plain
-    short_sleeves: bool
-    legs: str  # trousers, shorts or skirt
-    haircut: str  # short, long or bald
-    hat: str  # none, cap or beanie
-    bag: str  # none, backpack, satchel or handbag
-    front: str  # plain, logo or open
+    Lengths are in 128ths of the frame's height.
 
-    @property
-    def canvas(self) -> tuple[int, int]:
-        """Height and width of the canvas, which are twice those of the image."""
-        return 128, 64
+    Args:
+        dice: random number generator.
+        fashion: names of the colours, separated by spaces.
+        when: time at which the person appears, in per cent of the season. Light clothes become more likely towards the
+            end of the season.
+
+    Attributes:
+        canvas: height and width of the canvas, which are twice those of the image.
+    """
+
+    canvas = (128, 64)
+
+    def __init__(self, dice: Dice, fashion: str, when: int) -> None:
+        warm = dice.chance(when)
+        self.skin = dice.one_of(SKIN)
+        self.hair = dice.colour("black black brown brown beige charcoal silver maroon")
+        self.upper = dice.colour(fashion)
+        self.second = dice.colour(fashion)  # colour of the pattern and the logo
+        self.inner = dice.colour(fashion)  # colour of the shirt under an open jacket
+        self.lower = dice.colour("black navy denim denim charcoal grey " + fashion)
+        self.shoes = dice.colour("black black white brown red grey")
+        self.bag_colour = dice.colour("black brown navy red olive grey beige teal")
+        self.hat_colour = dice.colour(fashion)
+        self.shoulder = dice.between(11, 16)  # half the width of the body
+        self.head = dice.between(4, 9)  # y of the top of the head
+        self.hem = dice.between(62, 68) if warm else dice.one_of((66, 68, 70, 82, 90))  # y of the upper garment's end
+        self.pattern = dice.one_of((*PATTERNS, "plain", "plain", "plain", "plain"))
+        self.short_sleeves = warm and dice.chance(75)
+        self.legs = dice.one_of(("trousers", "shorts", "skirt") if warm else ("trousers",) * 3 + ("skirt",))
+        self.haircut = dice.one_of(("short", "short", "long", "long", "bald"))
+        self.hat = dice.one_of(("none", "none", "none", "cap" if warm else "beanie"))
+        self.bag = dice.one_of(("none", "none", "backpack", "satchel", "handbag"))
+        self.front = dice.one_of(("plain", "logo") if warm else ("plain", "open", "open", "logo"))
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
         """Draw the person from the front, the side or the back, in a random pose."""
@@ -167,36 +176,3 @@ class Person(NamedTuple):
             pen.oval(self.hat_colour, 0, y - 3, 8, 8, 180, 360)
         if self.hat == "cap" and view != "back":
             pen.box(self.hat_colour, -2 if side else -6, y - 4, 12 if side else 6, y - 2)
-
-
-def dress_person(dice: Dice, fashion: str, when: int) -> Person:
-    """Create a random person with clothes in the colours of a fashion.
-
-    Args:
-        dice: random number generator.
-        fashion: names of the colours, separated by spaces.
-        when: time at which the person appears, in per cent of the season. Light clothes become more likely towards the
-            end of the season.
-    """
-    warm = dice.chance(when)
-    return Person(
-        skin=dice.one_of(SKIN),
-        hair=dice.colour("black black brown brown beige charcoal silver maroon"),
-        upper=dice.colour(fashion),
-        second=dice.colour(fashion),
-        inner=dice.colour(fashion),
-        lower=dice.colour("black navy denim denim charcoal grey " + fashion),
-        shoes=dice.colour("black black white brown red grey"),
-        bag_colour=dice.colour("black brown navy red olive grey beige teal"),
-        hat_colour=dice.colour(fashion),
-        shoulder=dice.between(11, 16),
-        head=dice.between(4, 9),
-        hem=dice.between(62, 68) if warm else dice.one_of((66, 68, 70, 82, 90)),
-        pattern=dice.one_of((*PATTERNS, "plain", "plain", "plain", "plain")),
-        short_sleeves=warm and dice.chance(75),
-        legs=dice.one_of(("trousers", "shorts", "skirt") if warm else ("trousers",) * 3 + ("skirt",)),
-        haircut=dice.one_of(("short", "short", "long", "long", "bald")),
-        hat=dice.one_of(("none", "none", "none", "cap" if warm else "beanie")),
-        bag=dice.one_of(("none", "none", "backpack", "satchel", "handbag")),
-        front=dice.one_of(("plain", "logo") if warm else ("plain", "open", "open", "logo")),
-    )

@@ -106,35 +106,27 @@ def domain_named(name: str) -> Domain:
     return DOMAINS[name]
 
 
-class Camera(NamedTuple):
-    """A camera of a domain: its backgrounds, the sides of bodies that it shows, and its image quality."""
+class Camera:
+    """A camera of a domain: its backgrounds, the sides of bodies that it shows, and its image quality.
 
-    backgrounds: tuple[np.ndarray, ...]  # (192, 192, 3) uint8 each, larger than any canvas
-    views: tuple[str, ...]  # front, side and back, each as often as its weight
-    scale: int  # size of bodies, in 256ths
-    light: int  # per cent
-    cast: tuple[int, ...]  # colour cast: brightness of the three channels, per cent
-    contrast: int  # by how much the mid-tones are lifted, per cent
-    blur: int  # width of the kernel, odd
-    noise: int  # standard deviation, grey levels
+    All properties depend only on the domain's name and the camera's number.
+    """
+
+    def __init__(self, name: str, number: int) -> None:
+        domain, dice = DOMAINS[name], Dice(name, "camera", number)
+        favourite = dice.below(3)  # the side (front, side or back) whose weight is three times as large for this camera
+        weights = [weight * (3 if i == favourite else 1) for i, weight in enumerate(domain.views)]
+        self.backgrounds = [_background(domain, dice) for _ in range(domain.scenes)]  # (192, 192, 3), above any canvas
+        self.views = ("front",) * weights[0] + ("side",) * weights[1] + ("back",) * weights[2]
+        self.scale = dice.between(200, 244)  # size of bodies, in 256ths
+        self.light = dice.between(*domain.light)  # per cent
+        self.cast = [tint + dice.between(-domain.cast, domain.cast) for tint in domain.tint]  # per cent per channel
+        self.contrast = dice.between(-30, 30)  # by how much the mid-tones are lifted, per cent
+        self.blur = 2 * dice.between(0, domain.blur) + 1  # width of the kernel
+        self.noise = dice.between(0, domain.noise)  # standard deviation, grey levels
 
 
-@lru_cache(maxsize=256)
-def camera_of(name: str, number: int) -> Camera:
-    """Create a camera, all of whose properties depend only on the domain's name and the camera's number."""
-    domain, dice = DOMAINS[name], Dice(name, "camera", number)
-    favourite = dice.below(3)  # the side (front, side or back) whose weight is three times as large for this camera
-    weights = [weight * (3 if i == favourite else 1) for i, weight in enumerate(domain.views)]
-    return Camera(
-        backgrounds=tuple(_background(domain, dice) for _ in range(domain.scenes)),
-        views=("front",) * weights[0] + ("side",) * weights[1] + ("back",) * weights[2],
-        scale=dice.between(200, 244),
-        light=dice.between(*domain.light),
-        cast=tuple(tint + dice.between(-domain.cast, domain.cast) for tint in domain.tint),
-        contrast=dice.between(-30, 30),
-        blur=2 * dice.between(0, domain.blur) + 1,
-        noise=dice.between(0, domain.noise),
-    )
+camera_of = lru_cache(maxsize=256)(Camera)
 
 
 def _background(domain: Domain, dice: Dice) -> np.ndarray:

@@ -1,9 +1,7 @@
 """Synthetic vehicles: body, paint, stripes, stickers and racks."""
 
-from typing import NamedTuple
-
 from lreid.data.synthetic.people import Pen, Point
-from lreid.data.synthetic.sites import Colour, Dice, darker
+from lreid.data.synthetic.sites import Dice, darker
 
 # Outlines from the side, with the front to the right: the windows (rear, roof, roof, front), and the body below them.
 BODIES: dict[str, tuple[tuple[Point, Point, Point, Point], tuple[Point, ...]]] = {
@@ -17,28 +15,32 @@ BODIES: dict[str, tuple[tuple[Point, Point, Point, Point], tuple[Point, ...]]] =
 RUBBER, PLATE, HEADLAMP, TAIL_LAMP = (22, 22, 24), (236, 236, 230), (244, 236, 190), (196, 32, 32)
 
 
-class Vehicle(NamedTuple):
-    """The constant appearance of one vehicle. Lengths are in 96ths of the frame's height."""
+class Vehicle:
+    """The constant appearance of a random vehicle; ``fashion`` lists the possible colours of its paint.
 
-    body: str  # a key of BODIES
-    paint: Colour
-    roof: Colour
-    trim: Colour  # colour of the bumpers
-    glass: Colour
-    rim: Colour
-    stripe_colour: Colour  # colour of stripe and roof box
-    sticker_colour: Colour
-    stripe: str  # none, belt or sill (on the side), bonnet
-    rack: str  # none, bars or box
-    stickers: int  # number of stickers on the side
-    sticker: Point  # position of the first sticker on the side
-    rear_sticker: int  # x of the sticker on the rear, 0 for none
-    width: int  # half the width, seen from the front
+    Lengths are in 96ths of the frame's height.
 
-    @property
-    def canvas(self) -> tuple[int, int]:
-        """Height and width of the canvas, which are twice those of the image."""
-        return 96, 128
+    Attributes:
+        canvas: height and width of the canvas, which are twice those of the image.
+    """
+
+    canvas = (96, 128)
+
+    def __init__(self, dice: Dice, fashion: str) -> None:
+        self.paint = paint = dice.colour(fashion)
+        self.body = dice.one_of(tuple(BODIES))
+        self.roof = dice.one_of((paint, paint, paint, dice.colour("black white grey")))
+        self.trim = dice.one_of((darker(paint), dice.colour("black charcoal grey silver")))  # colour of the bumpers
+        self.glass = dice.colour("black charcoal navy denim")
+        self.rim = dice.colour("silver grey charcoal black white beige")
+        self.stripe_colour = dice.colour("white black red yellow blue lime orange")  # of stripe and roof box
+        self.sticker_colour = dice.colour("white yellow red sky orange lime black pink")
+        self.stripe = dice.one_of(("none", "none", "belt", "sill", "bonnet"))  # belt and sill are on the side
+        self.rack = dice.one_of(("none", "none", "bars", "box"))
+        self.stickers = dice.one_of((0, 0, 1, 2))  # number of stickers on the side
+        self.sticker = (dice.between(-18, 4), dice.between(48, 58))  # position of the first sticker on the side
+        self.rear_sticker = dice.one_of((0, 0, -24, -14, 8, 18))  # x of the sticker on the rear, 0 for none
+        self.width = dice.between(28, 36)  # half the width, seen from the front
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
         """Draw the vehicle from the front, the side or the back."""
@@ -105,24 +107,3 @@ class Vehicle(NamedTuple):
             pen.box(RUBBER, -12, 52, 12, 58)  # grille
         elif self.rear_sticker:
             pen.box(self.sticker_colour, self.rear_sticker, 48, self.rear_sticker + 8, 55)
-
-
-def build_vehicle(dice: Dice, fashion: str) -> Vehicle:
-    """Create a random vehicle; ``fashion`` lists the possible colours of its paint."""
-    paint = dice.colour(fashion)
-    return Vehicle(
-        body=dice.one_of(tuple(BODIES)),
-        paint=paint,
-        roof=dice.one_of((paint, paint, paint, dice.colour("black white grey"))),
-        trim=dice.one_of((darker(paint), dice.colour("black charcoal grey silver"))),
-        glass=dice.colour("black charcoal navy denim"),
-        rim=dice.colour("silver grey charcoal black white beige"),
-        stripe_colour=dice.colour("white black red yellow blue lime orange"),
-        sticker_colour=dice.colour("white yellow red sky orange lime black pink"),
-        stripe=dice.one_of(("none", "none", "belt", "sill", "bonnet")),
-        rack=dice.one_of(("none", "none", "bars", "box")),
-        stickers=dice.one_of((0, 0, 1, 2)),
-        sticker=(dice.between(-18, 4), dice.between(48, 58)),
-        rear_sticker=dice.one_of((0, 0, -24, -14, 8, 18)),
-        width=dice.between(28, 36),
-    )
