@@ -81,41 +81,46 @@ def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return means.to(features.dtype), names
 
 
+def check(holds: object, fault: str) -> None:
+    """Raise ValueError with the message ``fault`` unless a condition holds."""
+    if not holds:
+        raise ValueError(fault)
+
+
+def check_shapes(fit: object, rule: str, *tensors: Tensor) -> None:
+    """Raise ValueError unless the shapes of tensors fit; the message is the rule, followed by their shapes."""
+    shapes = " and ".join(str(tuple(each.shape)) for each in tensors)
+    check(fit, f"{rule}, got shape{'s' * (len(tensors) > 1)} {shapes}")
+
+
 def check_rows(features: Tensor, labels: Tensor, name: str = "features") -> None:
     """Raise ValueError unless ``features`` is ``(B, D)`` with one row for each label."""
-    if features.ndim != 2 or len(features) != len(labels):
-        raise ValueError(f"{name} must be (B, D) with B = {len(labels)} labels, got shape {tuple(features.shape)}")
+    fit = features.ndim == 2 and len(features) == len(labels)
+    check_shapes(fit, f"{name} must be (B, D) with B = {len(labels)} labels", features)
 
 
 def check_alike(first: Tensor, second: Tensor, names: str, shape: str = "(B, D)") -> None:
     """Raise ValueError unless both tensors are matrices of the same shape; ``shape`` names that shape in the error."""
-    if first.ndim != 2 or first.shape != second.shape:
-        raise ValueError(f"{names} must both be {shape}, got shapes {tuple(first.shape)} and {tuple(second.shape)}")
+    check_shapes(first.ndim == 2 and first.shape == second.shape, f"{names} must both be {shape}", first, second)
 
 
 def check_pairs(student: Tensor, teacher: Tensor, name: str = "teacher") -> None:
     """Raise ValueError unless the two tensors are ``(B, D)`` and ``(B, D')``."""
-    if student.ndim != 2 or teacher.ndim != 2 or len(student) != len(teacher):
-        raise ValueError(
-            f"student and {name} must be (B, D) and (B, D'), "
-            f"got shapes {tuple(student.shape)} and {tuple(teacher.shape)}"
-        )
+    fit = student.ndim == teacher.ndim == 2 and len(student) == len(teacher)
+    check_shapes(fit, f"student and {name} must be (B, D) and (B, D')", student, teacher)
 
 
 def check_logits(student_logits: Tensor, teacher_logits: Tensor) -> None:
     """Raise ValueError unless the logits are ``(B, K)`` and ``(B, K_old)`` with ``K_old <= K``."""
-    student, teacher = tuple(student_logits.shape), tuple(teacher_logits.shape)
-    if len(student) != 2 or len(teacher) != 2 or student[0] != teacher[0] or student[1] < teacher[1]:
-        raise ValueError(
-            "student_logits must be (B, K) and teacher_logits (B, K_old) with K_old <= K, "
-            f"got shapes {student} and {teacher}"
-        )
+    student, teacher = student_logits.shape, teacher_logits.shape
+    fit = len(student) == len(teacher) == 2 and student[0] == teacher[0] and student[1] >= teacher[1]
+    rule = "student_logits must be (B, K) and teacher_logits (B, K_old) with K_old <= K"
+    check_shapes(fit, rule, student_logits, teacher_logits)
 
 
 def check_temperature(temperature: float) -> None:
     """Raise ValueError unless the temperature is above 0."""
-    if not temperature > 0:
-        raise ValueError(f"temperature must be above 0, got {temperature}")
+    check(temperature > 0, f"temperature must be above 0, got {temperature}")
 
 
 def to_loss(value: Tensor, features: Tensor) -> Tensor:

@@ -5,7 +5,15 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_alike, check_rows, check_temperature, log_probabilities, to_loss
+from lreid.losses._ops import (
+    check,
+    check_alike,
+    check_rows,
+    check_shapes,
+    check_temperature,
+    log_probabilities,
+    to_loss,
+)
 from lreid.losses.relations import mean_cross_entropy
 from lreid.losses.supcon import is_among
 
@@ -48,8 +56,7 @@ def sample_nce_loss(
         Scalar in the dtype of ``scores`` (float32 for half precision); 0 for an empty batch.
     """
     check_rows(scores, labels, "scores")
-    if weights.shape != labels.shape:
-        raise ValueError(f"weights must have the shape of labels, got {tuple(weights.shape)} and {tuple(labels.shape)}")
+    check_shapes(weights.shape == labels.shape, "weights must have the shape of labels", weights, labels)
     check_temperature(temperature)
     past = ~is_among(labels, current_classes)  # (B,)
     labels, weights, past = (each.to(scores.device, non_blocking=True) for each in (labels, weights.double(), past))
@@ -115,8 +122,7 @@ def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.
     check_rows(scores, labels, "scores")
     classes = scores.shape[1]
     labels = labels.to(scores.device)
-    if ((labels < 0) | (labels >= classes)).any():
-        raise ValueError(f"labels must be in [0, {classes}), the columns of scores")
+    check(((labels >= 0) & (labels < classes)).all(), f"labels must be in [0, {classes}), the columns of scores")
     if classes == 1:
         return to_loss(torch.full_like(scores[:, 0], 1 / max(len(scores), 1)), scores)
     p = log_probabilities(scores.T, temperature).exp().T  # (N, C) each column sums to 1

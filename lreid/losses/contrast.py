@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_alike, to_loss, unit
+from lreid.losses._ops import check_alike, check_shapes, to_loss, unit
 from lreid.losses.supcon import asymmetric_supcon_loss
 
 
@@ -24,8 +24,7 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
     Returns:
         Scalar in the dtype of ``projections`` (float32 for half precision); 0 for one image.
     """
-    if projections.ndim != 3 or projections.shape[1] != 2:
-        raise ValueError(f"projections must be (B, 2, D), got shape {tuple(projections.shape)}")
+    check_shapes(projections.ndim == 3 and projections.shape[1] == 2, "projections must be (B, 2, D)", projections)
     images = torch.arange(len(projections))
     return asymmetric_supcon_loss(projections, images, images, temperature=temperature, base_temperature=temperature)
 

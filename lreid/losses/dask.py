@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from lreid.losses._ops import check_shapes
+
 
 def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Give each channel of an image a new random mean and contrast, drawn from the statistics of the batch.
@@ -25,8 +27,7 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
     Returns:
         New images ``(B, C, H, W)`` in the dtype of ``images``.
     """
-    if images.ndim != 4 or len(images) < 2:
-        raise ValueError(f"images must be (B, C, H, W) with B of 2 or more, got shape {tuple(images.shape)}")
+    check_shapes(images.ndim == 4 and len(images) > 1, "images must be (B, C, H, W) with B of 2 or more", images)
     means, deviations = images.mean((2, 3)), images.std((2, 3))  # (B, C)
     device = torch.device("cpu") if generator is None else generator.device
     place, contrast = (
@@ -56,11 +57,9 @@ def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
     channels = images.shape[1] if images.ndim == 4 else 0
     weights = 9 * channels * channels // max(groups, 1)
     fits = channels and groups >= 1 and not channels % groups and kernels.ndim == 2 and len(kernels) == len(images)
-    if not fits or not kernels.shape[1] or kernels.shape[1] % (weights + channels):
-        raise ValueError(
-            f"images must be (B, C, H, W) and kernels (B, k (9 C² / groups + C)) with {groups} groups, "
-            f"got shapes {tuple(images.shape)} and {tuple(kernels.shape)}"
-        )
+    fits = fits and kernels.shape[1] and not kernels.shape[1] % (weights + channels)
+    rule = f"images must be (B, C, H, W) and kernels (B, k (9 C² / groups + C)) with {groups} groups"
+    check_shapes(fits, rule, images, kernels)
     if not len(images):
         return images
     decoded = images.flatten(0, 1)[None]  # (1, B * C, H, W)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import Distance, check_alike, check_rows, log_probabilities, to_loss, without_column
+from lreid.losses._ops import Distance, check, check_alike, check_rows, log_probabilities, to_loss, without_column
 from lreid.losses.episodes import Episode, prototype_logits, split_episode
 
 MIXTURE = 1e-5  # weight of the uniform distribution that DwoPP's official code adds at temperatures other than 1
@@ -163,7 +163,6 @@ def _with_uniform(log_probs: Tensor) -> Tensor:
 
 def floored_kl(log_old: Tensor, log_new: Tensor, prob_floor: float) -> Tensor:
     """Raise probabilities to at least ``prob_floor``; compute the mean KL divergence of the rows ``(Q, C)``."""
-    if not 0 <= prob_floor < 1:
-        raise ValueError(f"prob_floor must be in [0, 1), got {prob_floor}")
+    check(0 <= prob_floor < 1, f"prob_floor must be in [0, 1), got {prob_floor}")
     floor = math.log(prob_floor) if prob_floor else -math.inf
     return _kl(log_old.clamp(min=floor), log_new.clamp(min=floor)).mean()

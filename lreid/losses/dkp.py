@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import check_alike, class_means, log_probabilities, to_loss, unit
+from lreid.losses._ops import check_alike, check_shapes, class_means, log_probabilities, to_loss, unit
 from lreid.losses.affinity import log_affinities, mean_divergence
 from lreid.losses.triplet import hardest_distances
 
@@ -28,11 +28,8 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
     Returns:
         Scalar in the dtype of ``features`` (float32 for half precision); 0 for a batch of one identity.
     """
-    if features.ndim != 3 or features.shape[1] < 2 or labels.shape != features.shape[:1]:
-        raise ValueError(
-            f"features must be (B, 1 + S, D) with a sample or more and labels (B,), "
-            f"got shapes {tuple(features.shape)} and {tuple(labels.shape)}"
-        )
+    fit = features.ndim == 3 and features.shape[1] > 1 and labels.shape == features.shape[:1]
+    check_shapes(fit, "features must be (B, 1 + S, D) with a sample or more and labels (B,)", features, labels)
     exact, labels = features.double(), labels.to(features.device, non_blocking=True)
     samples = exact[:, 1:].flatten(0, 1)  # (B * S, D)
     own, other = hardest_distances(samples, labels.repeat_interleave(features.shape[1] - 1), exact[:, 0], labels)
@@ -98,11 +95,8 @@ def dkp_pkt_loss(
     """
     check_alike(means, deviations, "means and deviations", "(P, D)")
     check_alike(means, noise, "means and noise", "(P, D)")
-    if features.ndim != 2 or features.shape[1] != means.shape[1]:
-        raise ValueError(
-            f"features must be (B, D) as wide as the prototypes, "
-            f"got shapes {tuple(features.shape)} and {tuple(means.shape)}"
-        )
+    fit = features.ndim == 2 and features.shape[1] == means.shape[1]
+    check_shapes(fit, "features must be (B, D) as wide as the prototypes", features, means)
     past = unit(means.double() + deviations.double() * noise.double())  # (P, D)
     relations = log_probabilities(unit(features.double()) @ past.T, relation_temperature).exp()  # (B, P)
     target = log_affinities(relations, temperature)  # (B, B)

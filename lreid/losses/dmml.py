@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import Distance, check_rows, distances, to_loss
+from lreid.losses._ops import Distance, check, check_rows, distances, to_loss
 from lreid.losses.episodes import prototypes, split_episode
 
 
@@ -61,10 +61,8 @@ def dmml_loss(
         ValueError: a shape or an option is invalid, or the batch has no query.
     """
     check_rows(features, labels)
-    if mining not in ("hard", "center"):
-        raise ValueError(f"unknown mining {mining!r}; use hard or center")
-    if reduction not in ("mean", "none"):
-        raise ValueError(f"unknown reduction {reduction!r}; use mean or none")
+    check(mining in ("hard", "center"), f"unknown mining {mining!r}; use hard or center")
+    check(reduction in ("mean", "none"), f"unknown reduction {reduction!r}; use mean or none")
     episode = split_episode(labels, num_support, features.device)
     exact = features.double()
     queries = exact[episode.query]  # (Q, D)

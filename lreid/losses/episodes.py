@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import Distance, distances, safe_quotient, safe_root, unit
+from lreid.losses._ops import Distance, check, check_shapes, distances, safe_quotient, safe_root, unit
 
 
 class Episode(NamedTuple):
@@ -36,20 +36,16 @@ def split_episode(labels: Tensor, num_support: int, device: torch.device | None 
         num_support: number of supports per label, at least 1. A label with at most ``num_support`` rows has no query.
         device: device of the result (default: the device of ``labels``).
     """
-    if labels.ndim != 1:
-        raise ValueError(f"labels must be (B,), got shape {tuple(labels.shape)}")
-    if num_support < 1:
-        raise ValueError(f"num_support must be at least 1, got {num_support}")
+    check_shapes(labels.ndim == 1, "labels must be (B,)", labels)
+    check(num_support >= 1, f"num_support must be at least 1, got {num_support}")
     device = device or labels.device
     _, target, counts = torch.unique(labels.cpu(), return_inverse=True, return_counts=True)
     rows = torch.argsort(target, stable=True)  # (B,) class by class, each class in batch order
     starts = counts.cumsum(0) - counts  # (N,) where each class begins in rows
     rank = torch.arange(len(rows)) - starts[target[rows]]  # (B,) numbers the rows of each class from 0
     query = rows[rank >= num_support]  # (Q,)
-    if len(query) == 0:
-        raise ValueError(
-            f"the batch of {len(rows)} holds no query: no label has more than num_support = {num_support} rows"
-        )
+    fault = f"the batch of {len(rows)} holds no query: no label has more than num_support = {num_support} rows"
+    check(len(query), fault)
     slot = torch.arange(num_support)  # (S,)
     support = rows[starts[:, None] + slot.minimum(counts[:, None] - 1)]  # (N, S)
     filled = (slot < counts[:, None]).double()  # (N, S)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import check_rows, to_loss
+from lreid.losses._ops import check, check_rows, check_shapes, to_loss
 
 
 class SampledPairs(NamedTuple):
@@ -49,13 +49,9 @@ def sample_pairs(
     Returns:
         Row numbers, on the CPU. Row ``i < B`` is image i of the batch, and row ``B + j`` is image j in the memory.
     """
-    if negatives not in ("incoming", "all"):
-        raise ValueError(f"unknown negatives {negatives!r}; use incoming or all")
-    if labels.ndim != 1 or memory_labels.ndim != 1:
-        raise ValueError(
-            "labels must be (B,) and memory_labels (M,), "
-            f"got shapes {tuple(labels.shape)} and {tuple(memory_labels.shape)}"
-        )
+    check(negatives in ("incoming", "all"), f"unknown negatives {negatives!r}; use incoming or all")
+    fit = labels.ndim == memory_labels.ndim == 1
+    check_shapes(fit, "labels must be (B,) and memory_labels (M,)", labels, memory_labels)
     labels = labels.cpu()
     candidates = torch.cat([labels, memory_labels.to(labels)])  # (B + M,)
     same = labels[:, None] == candidates  # (B, B + M)
@@ -110,10 +106,10 @@ def er_aml_loss(
     _check_shapes(anchors, positives, negatives)
     check_rows(anchors, labels, "anchors")
     check_rows(negatives, negative_labels, "negatives")
-    if temperature <= 0 or base_temperature <= 0:
-        raise ValueError(f"temperatures must be above 0, got {temperature} and {base_temperature}")
-    if (labels == negative_labels).any():
-        raise ValueError("negative_labels must differ from labels: a negative has the label of its anchor")
+    positive = temperature > 0 and base_temperature > 0
+    check(positive, f"temperatures must be above 0, got {temperature} and {base_temperature}")
+    differ = (labels != negative_labels).all()
+    check(differ, "negative_labels must differ from labels: a negative has the label of its anchor")
     candidates = torch.cat([_normalized(positives), _normalized(negatives)])  # (2V, D)
     scores = _normalized(anchors) @ candidates.T / temperature  # (V, 2V)
     same = (labels[:, None] == torch.cat([labels, negative_labels])).to(scores.device, non_blocking=True)  # (V, 2V)
@@ -154,6 +150,6 @@ def _normalized(features: Tensor) -> Tensor:
 
 
 def _check_shapes(anchors: Tensor, positives: Tensor, negatives: Tensor) -> None:
-    if anchors.ndim != 2 or not anchors.shape == positives.shape == negatives.shape:
-        shapes = ", ".join(str(tuple(features.shape)) for features in (anchors, positives, negatives))
-        raise ValueError(f"anchors, positives and negatives must be (V, D), all of one shape, got {shapes}")
+    fit = anchors.ndim == 2 and anchors.shape == positives.shape == negatives.shape
+    rule = "anchors, positives and negatives must be (V, D), all of one shape"
+    check_shapes(fit, rule, anchors, positives, negatives)

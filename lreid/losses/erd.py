@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_rows
+from lreid.losses._ops import check, check_rows
 from lreid.losses.distillation import dwpp_loss
 from lreid.losses.episodes import prototypes, split_episode
 from lreid.losses.ida import discriminant_alignment_loss
@@ -41,8 +41,8 @@ def erd_losses(
     """
     check_rows(student, labels, "student")
     check_rows(teacher, labels, "teacher")
-    if is_previous.dtype != torch.bool or is_previous.shape != labels.shape:
-        raise ValueError(f"is_previous must be (B,) bool, got {tuple(is_previous.shape)} {is_previous.dtype}")
+    fit = is_previous.dtype == torch.bool and is_previous.shape == labels.shape
+    check(fit, f"is_previous must be (B,) bool, got {tuple(is_previous.shape)} {is_previous.dtype}")
     before, now = (  # rows instead of masks, because the CPU would wait until the GPU has counted a mask's entries
         mask.nonzero()[:, 0].to(student.device, non_blocking=True) for mask in (is_previous, ~is_previous)
     )

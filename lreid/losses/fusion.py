@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import unit
+from lreid.losses._ops import check, check_shapes, unit
 
 ROWS = 1024  # rows of the affinity matrices per block; a full matrix of 10,000 images would take 800 MB
 
@@ -101,10 +101,9 @@ def pad_ema(
     Returns:
         A new state dict for the teacher.
     """
-    if not 0 <= momentum <= 1:
-        raise ValueError(f"momentum must be in [0, 1], got {momentum}")
-    if {name: each.shape for name, each in teacher.items()} != {name: each.shape for name, each in student.items()}:
-        raise ValueError("teacher and student must have the same names and shapes")
+    check(0 <= momentum <= 1, f"momentum must be in [0, 1], got {momentum}")
+    old, new = ({name: each.shape for name, each in state.items()} for state in (teacher, student))
+    check(old == new, "teacher and student must have the same names and shapes")
     return {
         name: momentum * each + (1 - momentum) * student[name].to(each.device)
         if each.is_floating_point()
@@ -115,12 +114,11 @@ def pad_ema(
 
 def _row_mean(new: Tensor, old: Tensor, scale: float, *, overlap: bool) -> float:
     """Compute the mean over ``i`` of ``sum_j A_ij B_ij`` (``j != i``); without ``overlap``, ``sum_j |A_ij - B_ij|``."""
-    if new.ndim != 2 or old.ndim != 2 or len(new) != len(old):
-        raise ValueError(f"new and old must be (n, D) and (n, D'), got {tuple(new.shape)} and {tuple(old.shape)}")
-    if not scale > 0:
-        raise ValueError(f"scale must be above 0, got {scale}")
-    if len(new) < (2 if overlap else 1):
-        raise ValueError(f"new and old must have {2 if overlap else 1} or more rows, got {len(new)}")
+    fit = new.ndim == old.ndim == 2 and len(new) == len(old)
+    check_shapes(fit, "new and old must be (n, D) and (n, D')", new, old)
+    check(scale > 0, f"scale must be above 0, got {scale}")
+    least = 2 if overlap else 1
+    check(len(new) >= least, f"new and old must have {least} or more rows, got {len(new)}")
     after, before = unit(new.detach().double()), unit(old.detach().double())
     total = 0.0
     for start in range(0, len(new), ROWS):

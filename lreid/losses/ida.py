@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from lreid.losses._ops import Distance, distances, log_probabilities, to_loss
+from lreid.losses._ops import Distance, check_shapes, distances, log_probabilities, to_loss
 from lreid.losses.distillation import floored_kl
 
 
@@ -41,15 +41,10 @@ def discriminant_alignment_loss(
     Returns:
         Scalar in the dtype of ``student`` (float32 for half precision); 0 for a single anchor.
     """
-    if student.ndim != 2 or student.shape != teacher.shape or len(student) == 0:
-        raise ValueError(
-            "student and teacher must both be (B, D) with at least one row, "
-            f"got shapes {tuple(student.shape)} and {tuple(teacher.shape)}"
-        )
-    if anchors.ndim != 2 or anchors.shape[1] != student.shape[1] or len(anchors) == 0:
-        raise ValueError(
-            f"anchors must be (A, {student.shape[1]}) with at least one row, got shape {tuple(anchors.shape)}"
-        )
+    fit = student.ndim == 2 and student.shape == teacher.shape and len(student)
+    check_shapes(fit, "student and teacher must both be (B, D) with at least one row", student, teacher)
+    fit = anchors.ndim == 2 and anchors.shape[1] == student.shape[1] and len(anchors)
+    check_shapes(fit, f"anchors must be (A, {student.shape[1]}) with at least one row", anchors)
     fixed = anchors.detach().double()
     old = -distances(teacher.detach().double(), fixed, metric)  # (B, A)
     new = -distances(student.double(), fixed, metric)  # (B, A)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_alike, check_rows, log_probabilities, to_loss, unit
+from lreid.losses._ops import check, check_alike, check_rows, check_shapes, log_probabilities, to_loss, unit
 from lreid.losses.affinity import mean_divergence
 
 
@@ -40,11 +40,9 @@ def pad_viskd_loss(
         Scalar in the dtype of ``student_logits`` (float32 for half precision).
     """
     check_alike(student_logits, teacher_logits, "student_logits and teacher_logits", "(B, C)")
-    if not student_features or len(student_features) != len(teacher_features):
-        raise ValueError(
-            "student_features and teacher_features must have the same number of layers, one or more, "
-            f"got {len(student_features)} and {len(teacher_features)}"
-        )
+    layers = len(student_features), len(teacher_features)
+    rule = "student_features and teacher_features must have the same number of layers, one or more"
+    check(layers[0] == layers[1] > 0, f"{rule}, got {layers[0]} and {layers[1]}")
     squares = student_logits.new_zeros((), dtype=student_logits.dtype).double()
     for new, old in zip(student_features, teacher_features, strict=True):
         check_alike(new, old, "features of student and teacher")
@@ -100,8 +98,8 @@ def pad_text_anchor_loss(
         Scalar in the dtype of ``images`` (float32 for half precision).
     """
     check_alike(texts, anchors, "texts and anchors", "(C, D)")
-    if images.ndim != 2 or images.shape[1] != texts.shape[1]:
-        raise ValueError(f"images must be (B, {texts.shape[1]}), like texts, got {tuple(images.shape)}")
+    fit = images.ndim == 2 and images.shape[1] == texts.shape[1]
+    check_shapes(fit, f"images must be (B, {texts.shape[1]}), like texts", images)
     queries, fixed = unit(images.double()), unit(anchors.detach().double())
     log_old = log_probabilities(scale * queries @ fixed.T, temperature)  # (B, C)
     log_new = log_probabilities(scale * queries @ unit(texts.double()).T, temperature)

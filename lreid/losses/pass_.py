@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import label_means, to_loss
+from lreid.losses._ops import check_shapes, label_means, to_loss
 
 ROTATIONS = 4  # classes per label; the first is that of upright images
 
@@ -24,10 +24,8 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         degrees, and so on. After ``k`` quarter turns, an image of label ``y`` has the label ``4y + k``. The columns
         ``0::4`` of a classifier belong to unrotated images.
     """
-    if images.ndim != 4 or labels.shape != images.shape[:1]:
-        raise ValueError(
-            f"images must be (B, C, H, W) and labels (B,), got shapes {tuple(images.shape)} and {tuple(labels.shape)}"
-        )
+    fit = images.ndim == 4 and labels.shape == images.shape[:1]
+    check_shapes(fit, "images must be (B, C, H, W) and labels (B,)", images, labels)
     size = images.shape[2:]
     rotated = [images.rot90(quarters, (2, 3)) for quarters in range(ROTATIONS)]
     if size[0] != size[1]:
@@ -90,8 +88,5 @@ def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
     Returns:
         Scalar in the dtype of ``student`` (float32 for half precision).
     """
-    if student.shape != teacher.shape:
-        raise ValueError(
-            f"student and teacher must have one shape, got {tuple(student.shape)} and {tuple(teacher.shape)}"
-        )
+    check_shapes(student.shape == teacher.shape, "student and teacher must have one shape", student, teacher)
     return to_loss((student.double() - teacher.detach().double()).norm(), student)

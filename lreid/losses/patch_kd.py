@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import check_logits, log_probabilities, to_loss
+from lreid.losses._ops import check_logits, check_shapes, log_probabilities, to_loss
 
 
 def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
@@ -68,11 +68,8 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
     Returns:
         Scalar in the dtype of ``student`` (float32 for half precision); 0 if each set has one vector.
     """
-    if student.ndim != 3 or teacher.ndim != 3 or student.shape[:2] != teacher.shape[:2]:
-        raise ValueError(
-            "student and teacher must be (S, m, D) and (S, m, D'), "
-            f"got shapes {tuple(student.shape)} and {tuple(teacher.shape)}"
-        )
+    fit = student.ndim == teacher.ndim == 3 and student.shape[:2] == teacher.shape[:2]
+    check_shapes(fit, "student and teacher must be (S, m, D) and (S, m, D')", student, teacher)
     new, old = _relative_distances(student), _relative_distances(teacher.detach())
     return to_loss(F.smooth_l1_loss(new, old, reduction="sum") / max(new.numel(), 1), student)
 
@@ -90,8 +87,8 @@ def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
     Returns:
         Scalar in the dtype of ``features`` (float32 for half precision), in [-1, 1].
     """
-    if features.ndim != 2 or patches < 1 or len(features) % patches:
-        raise ValueError(f"features must be (n * {patches}, D), got shape {tuple(features.shape)}")
+    fit = features.ndim == 2 and patches > 0 and len(features) % patches == 0
+    check_shapes(fit, f"features must be (n * {patches}, D)", features)
     sets = F.normalize(features.double(), dim=1).unflatten(0, (-1, patches))  # (n, k, D)
     cosines = sets @ sets.mT  # (n, k, k)
     off_diagonal = cosines.sum() - cosines.diagonal(dim1=1, dim2=2).sum()
@@ -111,16 +108,8 @@ def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
     Returns:
         Features ``(n, k, C)``; ``flatten(0, 1)`` makes the k patches of an image consecutive rows.
     """
-    if (
-        feature_map.ndim != 4
-        or theta.ndim != 4
-        or feature_map.shape[::2] != theta.shape[::2]
-        or feature_map.shape[3] != theta.shape[3]
-    ):
-        raise ValueError(
-            "feature_map must be (n, C, H, W) and theta (n, k, H, W), "
-            f"got shapes {tuple(feature_map.shape)} and {tuple(theta.shape)}"
-        )
+    fit = feature_map.ndim == theta.ndim == 4 and feature_map[:, :1].shape == theta[:, :1].shape
+    check_shapes(fit, "feature_map must be (n, C, H, W) and theta (n, k, H, W)", feature_map, theta)
     return theta.flatten(2) @ feature_map.flatten(2).mT  # (n, k, C)
 
 

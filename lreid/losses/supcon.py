@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_temperature, to_loss
+from lreid.losses._ops import check_shapes, check_temperature, to_loss
 from lreid.losses.relations import log_relations, without_self
 
 
@@ -44,11 +44,8 @@ def asymmetric_supcon_loss(
     Raises:
         ValueError: a shape is wrong, or a temperature is not above 0.
     """
-    if projections.ndim != 3 or labels.shape != projections.shape[:1]:
-        raise ValueError(
-            "projections must be (B, V, D) and labels (B,), "
-            f"got shapes {tuple(projections.shape)} and {tuple(labels.shape)}"
-        )
+    fit = projections.ndim == 3 and labels.shape == projections.shape[:1]
+    check_shapes(fit, "projections must be (B, V, D) and labels (B,)", projections, labels)
     check_temperature(base_temperature)
     rows = projections.flatten(0, 1)  # (BV, D) the views of an image one after the other
     anchors = is_among(labels, current_classes)  # (B,), computed before the labels are sent to the device

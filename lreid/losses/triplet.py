@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import check_rows, squared_distances, to_loss, unit
+from lreid.losses._ops import check, check_rows, check_shapes, squared_distances, to_loss, unit
 
 
 def batch_hard_triplet_loss(
@@ -40,8 +40,7 @@ def batch_hard_triplet_loss(
         ValueError: a shape is wrong, or the reduction is unknown.
     """
     check_rows(features, labels)
-    if reduction not in ("mean", "none"):
-        raise ValueError(f"unknown reduction {reduction!r}; use mean or none")
+    check(reduction in ("mean", "none"), f"unknown reduction {reduction!r}; use mean or none")
     exact = features.double()
     own, other = hardest_distances(unit(exact) if normalize else exact, labels)
     gap = own - other  # (B,)
@@ -65,8 +64,7 @@ def hardest_distances(
         float64. The distance to the nearest point with another label is infinite if there is no such point. As in the
         official code of BoT and AKA, distances below 1e-6 count as 1e-6 and have no gradient.
     """
-    if labels.ndim != 1:
-        raise ValueError(f"labels must be (B,), got shape {tuple(labels.shape)}")
+    check_shapes(labels.ndim == 1, "labels must be (B,)", labels)
     labels = labels.to(anchors.device, non_blocking=True)
     points = anchors if points is None else points
     same = labels[:, None] == (labels if point_labels is None else point_labels)  # (B, n)

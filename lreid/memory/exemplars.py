@@ -169,16 +169,16 @@ class ExemplarStore:
         if not np.issubdtype(values.dtype, np.floating):
             values = values.astype(np.float64)
         held = self._extras.get(name)
-        shape = np.maximum(values.shape[1:], held.shape[1:] if held is not None else 0)
-        if held is None or held.shape[1:] != tuple(shape):
-            wider = np.full((self.budget, *shape), np.nan, values.dtype)
-            if held is not None:
-                everywhere: Any = (slice(None), *map(slice, held.shape[1:]))
-                wider[everywhere] = held
-            self._extras[name] = held = wider
-        held[places] = np.nan
-        index: Any = (places, *map(slice, values.shape[1:]))
-        held[index] = values
+        if held is None:
+            held = np.full((self.budget, *values.shape[1:]), np.nan, values.dtype)
+        if held.shape[1:] != values.shape[1:]:
+            lacking = values.shape[1] - held.shape[1]
+            held, values = (
+                np.pad(each, ((0, 0), (0, max(more, 0))), constant_values=np.nan)
+                for each, more in ((held, lacking), (values, -lacking))
+            )
+        self._extras[name] = held
+        held[places] = values
 
 
 class ExemplarMemory(ExemplarStore):
@@ -276,7 +276,9 @@ class ExemplarMemory(ExemplarStore):
         """Compute the number of images that each identity may keep, from all stored and new images."""
         sizes = Counter(self.labels.tolist()) + Counter(labels.tolist())
         quota = max(self.budget // max(self.seen, 1), self.least)
-        identities = sorted(sizes, key=self._rank)[: self.budget // quota]
+        # Each identity has a random number in [0, 1); the identities with the smallest numbers are stored.
+        rank_of = {label: np.random.default_rng([self.seed, label, 1]).random() for label in sizes}
+        identities = sorted(sizes, key=rank_of.__getitem__)[: self.budget // quota]
         if not self.fill:
             return Counter({label: min(quota, sizes[label]) for label in identities})
         # Every identity gets its first image, then every identity gets its second image, and so on.
@@ -284,7 +286,3 @@ class ExemplarMemory(ExemplarStore):
             (number, rank, label) for rank, label in enumerate(identities) for number in range(sizes[label])
         )
         return Counter(label for _, _, label in places[: self.budget])
-
-    def _rank(self, label: int) -> float:
-        """Return an identity's random number in [0, 1); the identities with the smallest numbers are stored."""
-        return np.random.default_rng([self.seed, label, 1]).random()

@@ -1,7 +1,5 @@
 """AKA: LwF with one knowledge graph for all tasks; the metric loss compares the features plus the graph's outputs."""
 
-from collections.abc import Iterable
-from itertools import chain
 from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
@@ -67,9 +65,9 @@ class AKA(LwF):
         self.graph = KnowledgeGraph(model.dim, vertices, seed=self.seed).to(model.mean.device)
         self.old_vertices: Tensor | None = None  # (V, dim)
 
-    def parameters(self) -> Iterable[Parameter]:
+    def parameters(self) -> list[Parameter]:
         """The network and the knowledge graph."""
-        return chain(super().parameters(), self.graph.parameters())
+        return [*super().parameters(), *self.graph.parameters()]
 
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Compute all loss terms except the distillation, with the same arguments as in :class:`BoTFineTuning`."""

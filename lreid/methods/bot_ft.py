@@ -1,7 +1,5 @@
 """BoT-FT: fine-tuning with a softmax and a triplet loss, without protection against forgetting."""
 
-from collections.abc import Iterable
-from itertools import chain
 from typing import Annotated, Any, ClassVar
 
 import torch.nn.functional as F
@@ -56,9 +54,9 @@ class BoTFineTuning(Method):
         self.first_class = 0 if self.memory else min(task.classes)
         self.classifier.cover(task.classes)
 
-    def parameters(self) -> Iterable[Parameter]:
+    def parameters(self) -> list[Parameter]:
         """The network and the classifier."""
-        return chain(self.model.parameters(), self.classifier.parameters())
+        return [*self.model.parameters(), *self.classifier.parameters()]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Compute the cross-entropy on features after the neck and the triplet loss on features before the neck."""

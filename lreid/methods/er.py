@@ -1,7 +1,6 @@
 """ER: experience replay; each step trains on incoming and on stored images."""
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -110,9 +109,9 @@ class ER(Method):
         rows = self.class_of(torch.tensor(task.classes))
         self.classifier.weight[rows] = self.mean_directions(task).to(self.classifier.weight)
 
-    def parameters(self) -> Iterable[Parameter]:
+    def parameters(self) -> list[Parameter]:
         """The network and the classifier."""
-        return chain(self.model.parameters(), self.head_neck.parameters(), self.classifier.parameters())
+        return [*self.model.parameters(), *self.head_neck.parameters(), *self.classifier.parameters()]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Compute the loss of the incoming images and the loss of stored images."""

@@ -1,12 +1,10 @@
 """Fused fine-tuning: softmax and soft-margin triplet loss; after a task, new and old weights are averaged."""
 
 import logging
-from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, cast
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.errors import require
@@ -77,7 +75,7 @@ class FusedFineTuning(BoTFineTuning):
             with torch.no_grad():
                 self.classifier.weight[task.classes] = self.mean_directions(task).to(self.classifier.weight)
 
-    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
+    def parameters(self) -> list[dict[str, Any]]:
         """The embedder, neck and classifier; after the first task, ``later_rate`` multiplies their learning rate."""
         factor = 1.0 if self.teacher is None else self.later_rate
         return [{"params": list(self.network.parameters()), "rate_factor": factor}]

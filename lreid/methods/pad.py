@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -203,7 +202,7 @@ class PAD(Method):
 
     # ------------------------------------------------------------ stage 2
 
-    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
+    def parameters(self) -> list[dict[str, Any]]:
         """Prompts, necks, heads, and the image tower (after the first task, only its last blocks)."""
         visual = self.backbone.visual.requires_grad_(False)
         blocks = visual.transformer.resblocks

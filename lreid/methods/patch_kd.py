@@ -1,11 +1,9 @@
 """PatchKD: LwF that also distils the logits and distances of selected patches."""
 
-from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import Parameter
 
 from lreid.losses.patch_kd import (
     patchkd_conf_loss,
@@ -88,7 +86,7 @@ class PatchKD(LwF):
             torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
             self.patch_classifier.cover(task.classes)
 
-    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
+    def parameters(self) -> list[dict[str, Any]]:
         """The network, both classifiers and, from the second task on, the sampler with its own learning rate."""
         parts: tuple[nn.Module, ...] = (self.model, self.classifier, self.patch_neck, self.patch_classifier)
         groups: list[dict[str, Any]] = [{"params": [each for part in parts for each in part.parameters()]}]

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lreid.classification.image_folder import read_by_torchvision
-from lreid.data.records import CameraPolicy, DataSet
-from lreid.data.spec import Layout, Spec, published
+from lreid.data.spec import CameraPolicy, DataSet, Layout, Spec, published
 
 
 def read(home: Path, *, classes: Literal[10, 100], cameras: CameraPolicy = "apart") -> DataSet:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lreid.classification.image_folder import read_by_torchvision
-from lreid.data.records import CameraPolicy, DataSet
-from lreid.data.spec import Layout, Spec, published
+from lreid.data.spec import CameraPolicy, DataSet, Layout, Spec, published
 from lreid.utils.extras import Extra
 
 

@@ -9,8 +9,7 @@ same people. The test pair P5 of CUHK02 shows other people.
 from pathlib import Path
 
 from lreid.data.layout import random_half, read_folder, split_by_identity
-from lreid.data.records import DataSet
-from lreid.data.spec import Layout, Spec, published
+from lreid.data.spec import DataSet, Layout, Spec, published
 
 EXAMPLE = "0001001.png"  # person 1, image 1
 PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"

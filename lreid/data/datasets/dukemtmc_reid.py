@@ -15,8 +15,7 @@ reproduce published tables. For new work, choose a task order without DukeMTMC: 
 from pathlib import Path
 
 from lreid.data.layout import read_folders
-from lreid.data.records import DataSet
-from lreid.data.spec import Layout, Spec, published
+from lreid.data.spec import DataSet, Layout, Spec, published
 
 FOLDERS = {"train": "bounding_box_train", "query": "query", "gallery": "bounding_box_test"}
 EXAMPLE = "0001_c2_f0046182.jpg"  # person 1, camera 2

@@ -12,8 +12,7 @@ import numpy as np
 
 from lreid.data.layout import read_folder, split_by_identity
 from lreid.data.matlab import read_matlab
-from lreid.data.records import DataSet
-from lreid.data.spec import Layout, Spec, published
+from lreid.data.spec import DataSet, Layout, Spec, published
 from lreid.utils.reading import naming_damage
 
 EXAMPLE = "0001_1_25004_107_32_106_221.jpeg"  # person 1, camera 1; person 0 is a distractor

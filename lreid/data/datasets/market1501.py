@@ -13,8 +13,7 @@ model is trained on them. The folder may also be called `Market-1501-v15.09.15`,
 from pathlib import Path
 
 from lreid.data.layout import read_folders
-from lreid.data.records import DataSet
-from lreid.data.spec import Layout, Spec, published
+from lreid.data.spec import DataSet, Layout, Spec, published
 
 FOLDERS = {"train": "bounding_box_train", "query": "query", "gallery": "bounding_box_test"}
 EXAMPLE = "0002_c1s1_000451_03.jpg"  # person 2, camera 1; person -1 is junk, 0 a distractor

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lreid.data.layout import read_folder
-from lreid.data.records import SPLITS, DataSet
-from lreid.data.spec import Layout, Spec, published
+from lreid.data.spec import SPLITS, DataSet, Layout, Spec, published
 
 EXAMPLE = "0_c1s1_1.jpg"  # dog 0, camera 1
 PATTERN = r"(?P<pid>\d+)_c(?P<camid>\d+)_?s\d+_\d+"  # one query is named 146_c1_s3_1

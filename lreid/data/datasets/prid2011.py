@@ -9,8 +9,7 @@ camera's folder.
 from pathlib import Path
 
 from lreid.data.layout import random_half, read_folder, split_by_identity
-from lreid.data.records import DataSet
-from lreid.data.spec import Layout, Spec, published
+from lreid.data.spec import DataSet, Layout, Spec, published
 
 FOLDERS = {1: "cam_a", 2: "cam_b"}
 EXAMPLE = "person_0001.png"

@@ -8,8 +8,7 @@ SenseReID is only for testing. Most people in the gallery do not occur in any qu
 from pathlib import Path
 
 from lreid.data.layout import read_folders
-from lreid.data.records import DataSet
-from lreid.data.spec import Layout, Spec, published
+from lreid.data.spec import DataSet, Layout, Spec, published
 
 FOLDERS = {"query": "test_probe", "gallery": "test_gallery"}
 EXAMPLE = "00001_0.jpg"  # person 1, camera 0

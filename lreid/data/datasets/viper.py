@@ -9,8 +9,7 @@ division gives two splits. Queries come from camera A in the first split of a di
 from pathlib import Path
 
 from lreid.data.layout import random_half, read_folder, split_by_identity
-from lreid.data.records import DataSet
-from lreid.data.spec import Layout, Spec, published
+from lreid.data.spec import DataSet, Layout, Spec, published
 from lreid.errors import InputError
 
 FOLDERS = {1: "cam_a", 2: "cam_b"}
