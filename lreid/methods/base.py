@@ -275,7 +275,7 @@ class Method:
             labels = np.array([record.pid for record in task.records], np.int64)
             self.memory.add(images, labels, **self.exemplar_values(task))
 
-    def frozen_network(self) -> nn.Module:
+    def frozen_network(self) -> Any:
         """Return a frozen copy of the current network, the teacher of the next task."""
         return frozen_copy(self.network).train(self.teacher_in_training)
 

@@ -87,8 +87,7 @@ class CCLIS(Co2L):
         ] = False,
         **options: Any,
     ) -> None:
-        options = CCLIS.defaults | options
-        super().__init__(model, temperature=temperature, **options)
+        super().__init__(model, temperature=temperature, **CCLIS.defaults | options)
         self.prototype_rate, self.passes, self.weighted = prototype_rate, passes, weighted
         self.weigh_current, self.score_leak = weigh_current, score_leak
         self.relation_classes = relation_classes

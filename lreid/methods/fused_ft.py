@@ -1,7 +1,7 @@
 """Fused fine-tuning: softmax and soft-margin triplet loss; after a task, new and old weights are averaged."""
 
 import logging
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -131,7 +131,3 @@ class FusedFineTuning(BoTFineTuning):
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
         """Extract features (n, dim) float32 on the CPU of all images of a task, without augmentation."""
         return torch.from_numpy(network.model.extract([record.path for record in task.records]))
-
-    def frozen_network(self) -> ClassifyingEmbedder:
-        """Return a frozen copy of the current network, the teacher of the next task."""
-        return cast(ClassifyingEmbedder, super().frozen_network())

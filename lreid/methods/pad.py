@@ -173,9 +173,8 @@ class PAD(Method):
         optimizer = Adam([learned], lr=base)
         for epoch in range(1, epochs + 1):
             optimizer.param_groups[0]["lr"] = text_rate(epoch, epochs, base)
-            for chosen in (
-                torch.randperm(len(images), generator=self.generator).to(labels.device).split(self.text_batch)
-            ):
+            order = torch.randperm(len(images), generator=self.generator).to(labels.device)
+            for chosen in order.split(self.text_batch):
                 loss = self.text_loss(learned, images[chosen], labels[chosen], anchors)
                 optimizer.zero_grad()
                 loss.backward()

@@ -32,8 +32,6 @@ from lreid.models.parts import bn_neck, evaluating, layers_of
 from lreid.utils.devices import full_precision, tf32, to_device
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from lreid.models.weights import Weights
 
 DECODED_AHEAD = 4  # maximum number of decoded batches that wait for the network
@@ -216,7 +214,7 @@ class Embedder(nn.Module):
         self.frozen_norms = [each for each in norms if each.weight is not None and not each.weight.requires_grad]
         self.train(self.training)
 
-    def train(self, mode: bool = True) -> Self:
+    def train(self, mode: bool = True) -> Embedder:
         """Set the training mode; frozen BatchNorm layers stay in evaluation mode."""
         super().train(mode)
         for norm in self.frozen_norms:

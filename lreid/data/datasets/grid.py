@@ -27,15 +27,11 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     people are the queries. The gallery consists of the distractors and of the gallery images of the test people.
     """
     probe, gallery = (read_folder(home / folder, PATTERN, EXAMPLE) for folder in ("probe", "gallery"))
-    trained = _trained(home / PARTITIONS, split)
+    file, fault = home / PARTITIONS, f"has no partition {split} in trainIdxAll"
+    with naming_damage(file, fault, "take the file from the archive again"):
+        _, _, people, *_ = read_matlab(file)["trainIdxAll"][split].values()
+        trained = {int(pid) for pid in np.ravel(people)}
     return split_by_identity("grid", trained, probe + gallery, probe, gallery)
-
-
-def _trained(file: Path, split: int) -> set[int]:
-    """Read the training people of a published split, the third field of an element of ``trainIdxAll``."""
-    with naming_damage(file, f"has no partition {split} in trainIdxAll", "take the file from the archive again"):
-        fields = list(read_matlab(file)["trainIdxAll"][split].values())
-        return {int(pid) for pid in np.ravel(fields[2])}
 
 
 SPECS = (

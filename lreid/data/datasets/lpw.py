@@ -53,15 +53,12 @@ def read_s2(home: Path) -> DataSet:
 
 def _read_view(folder: Path, pid_offset: int, camid: int) -> list[Record]:
     """Read the images of one view, which has one folder per person."""
-    records = []
-    for person in sorted(folder.iterdir()):
-        if not person.is_dir():
-            continue
-        if not person.name.isdecimal():
-            raise InputError(f"{person}: unexpected name; expected the number of a person: rename or remove it")
-        pid = pid_offset + int(person.name)
-        records += [Record(str(path), pid, camid) for path in visible_images(person)]
-    return records
+    people = sorted(each for each in folder.iterdir() if each.is_dir())
+    if other := next((each for each in people if not each.name.isdecimal()), None):
+        raise InputError(f"{other}: unexpected name; expected the number of a person: rename or remove it")
+    return [
+        Record(str(path), pid_offset + int(person.name), camid) for person in people for path in visible_images(person)
+    ]
 
 
 SPECS = (
