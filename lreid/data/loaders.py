@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,6 +97,7 @@ class WithExemplars(Sequence[np.ndarray]):
         return self.images[index] if index < own else self.exemplars[index - own]
 
 
+@dataclass(eq=False)
 class TaskBatches(Dataset[Batch]):
     """A data set whose items are the batches of all epochs of a task.
 
@@ -111,23 +113,20 @@ class TaskBatches(Dataset[Batch]):
         rows: rows of each batch that this process trains on, see :mod:`lreid.training.distributed`.
     """
 
-    def __init__(
-        self,
-        images: Images | WithExemplars,
-        sampler: Sampler,
-        augment: Augment,
-        *,
-        epochs: int,
-        first: int = 0,
-        views: int = 1,
-        pixels: bool = False,
-        on_device: bool = False,
-    ) -> None:
-        self.images, self.sampler, self.augment = images, sampler, augment
-        self.views, self.pixels, self.on_device, self.rows = views, pixels, on_device, slice(None)
-        self.epochs, self.first = epochs, first
-        self.labels = images.pids
-        self.own = len(images.records)  # exemplars follow
+    images: Images | WithExemplars
+    sampler: Sampler
+    augment: Augment
+    _: KW_ONLY
+    epochs: int
+    first: int = 0
+    views: int = 1
+    pixels: bool = False
+    on_device: bool = False
+    rows: slice = field(default_factory=lambda: slice(None), init=False)
+
+    def __post_init__(self) -> None:
+        self.labels = self.images.pids
+        self.own = len(self.images.records)  # exemplars follow
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])  # number and batches of the current epoch
 
     def __len__(self) -> int:

@@ -8,7 +8,6 @@ import hashlib
 import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -167,21 +166,16 @@ def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list
         for member in members:
             if group_of.setdefault(member, number) != number:
                 raise ArgumentError("groups", f"has {member} in {cut.groups[group_of[member]][0]} and in {name}")
-    chosen: list[list[Record]] = [[] for _ in cut.groups]
-    without: Counter[Any] = Counter()
-    for record in data_set.train:
-        member = data_set.dates.get((record.pid, record.outfit)) if by_date else record.camid
-        if member in group_of:
-            chosen[group_of[member]].append(record)
-        else:
-            without[member] += 1
-    if without:
-        names = ", ".join(sorted(map(str, without)))
+    dates = data_set.dates
+    images = grouped(data_set.train, lambda each: dates.get((each.pid, each.outfit)) if by_date else each.camid)
+    if without := images.keys() - group_of.keys():
+        names, number = ", ".join(sorted(map(str, without))), sum(len(images[member]) for member in without)
         line = "%s: left out %s, because no group has their %s: %s"
-        logger.warning(line, data_set.name, counted(without.total(), "image"), cut.group_by, names)
+        logger.warning(line, data_set.name, counted(number, "image"), cut.group_by, names)
     labels: dict[int, int] = {}
     tasks: list[Task] = []
-    for (name, *_), records in zip(cut.groups, chosen, strict=True):
+    for name, *members in cut.groups:
+        records = [record for member in dict.fromkeys(members) for record in images.get(member, ())]
         if not records:
             raise ArgumentError("groups", f"has {name} without an image of {data_set.name}; remove it")
         for pid in _identities(records):
@@ -195,8 +189,10 @@ def _unseen_tests(unseen: Unseen, others: Sequence[Splits]) -> Iterator[QueryGal
     if unseen.galleries != "merged":
         yield from (query_gallery(versions, "unseen") for versions in others)
     if unseen.galleries != "separate" and others:
-        kind: Literal["unseen", "merged"] = "unseen" if unseen.galleries == "merged" else "merged"
-        yield query_gallery(pool_splits("merged unseen", others), kind)
+        # The splits of a data set with fewer splits than others are repeated.
+        sets = [[each[split % len(each)] for each in others] for split in range(max(map(len, others)))]
+        pooled = [pool_data_sets("merged unseen", versions) for versions in sets]
+        yield query_gallery(pooled, "unseen" if unseen.galleries == "merged" else "merged")
 
 
 def _require_allowed(train: Sequence[str], learned: Learned, cut: Cut) -> None:
@@ -283,14 +279,6 @@ def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -
         for version in versions
     )
     return replace(test, query=query, gallery=gallery, splits=splits)
-
-
-def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
-    """Merge data sets split by split; the splits of a data set with fewer splits than others are repeated."""
-    number = max(len(versions) for versions in data_sets)
-    return [
-        pool_data_sets(name, [versions[split % len(versions)] for versions in data_sets]) for split in range(number)
-    ]
 
 
 def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, order_seed: int) -> list[list[int]]:

@@ -66,7 +66,8 @@ class Method:
         teacher_in_training: whether the teacher is in training mode, so that its BatchNorm uses the statistics of the
             batch.
         network: the module to train and to copy as a teacher: the model, or a module that contains the model.
-        teacher: frozen copy of the network after the previous task; None in the first task.
+        teacher: frozen copy of the network after the previous task, whose outputs carry no gradients; None in the first
+            task.
         weights: weight of each loss term in the sum to minimise, 1 for terms that are not listed.
         augment: the data augmentation of the run, see :meth:`augmented`; the trainer sets this attribute.
         seed: seed of the run.

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -107,8 +106,7 @@ class Co2L(Method):
         new = self.network(batch.images)
         terms = self.contrast(F.normalize(new.projections), batch)
         if self.teacher is not None:
-            with torch.no_grad():
-                old = self.teacher(batch.images)
+            old = self.teacher(batch.images)
             terms["distill"] = self.distill(new, old)
         return terms
 

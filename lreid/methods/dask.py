@@ -163,8 +163,7 @@ class DASK(FusedFineTuning):
 
     def distillation(self, features: Tensor, images: Tensor) -> Tensor:
         """Compute the distillation of the previous network's affinities within a batch, for features (B, dim)."""
-        with torch.no_grad():
-            old = self.teacher.model(images)  # (B, dim)
+        old = self.teacher.model(images)  # (B, dim)
         return affinity_kl_loss(features, old, temperature=self.temperature)
 
     def end_task(self, task: Task) -> None:

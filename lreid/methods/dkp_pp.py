@@ -63,8 +63,7 @@ class DKPpp(DKP):
             return terms
         images = self.rehearser.rehearse(batch.pixels)  # (B, 3, H, W)
         rehearsed = self.drawn(images)  # (B, 1 + S, dim)
-        with torch.no_grad():
-            old = F.normalize(self.teacher.model(images), dim=1)  # (B, dim)
+        old = F.normalize(self.teacher.model(images), dim=1)  # (B, dim)
         of_rehearsed = self.distribution_terms(rehearsed, batch)
         of_rehearsed["distill"] = affinity_kl_loss(
             rehearsed[:, 0], old, temperature=self.distillation_temperature, reverse=True

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any
 
-import torch
 from torch import Tensor
 
 from lreid.losses.distillation import dwpp_loss
@@ -47,8 +46,7 @@ class DwPP(DMMLFineTuning):
         student = self.model(batch.images)  # (B, dim)
         terms = self.episode_loss(student, batch)
         if self.teacher is not None:
-            with torch.no_grad():
-                teacher = self.teacher(batch.images)  # (B, dim)
+            teacher = self.teacher(batch.images)  # (B, dim)
             terms["distill"] = self.distillation(student, teacher, batch)
         return terms
 

@@ -59,8 +59,7 @@ class ERD(DwPP):
         learned = student[rows.to(student.device, non_blocking=True)]
         terms = self.episode_loss(learned, batch._replace(labels=batch.labels[rows]))
         if previous.any():
-            with torch.no_grad():
-                teacher = self.teacher(batch.images)  # (B, dim)
+            teacher = self.teacher(batch.images)  # (B, dim)
             terms["distill"], terms["align"] = erd_losses(
                 student, teacher, batch.labels, batch.num_support, previous, **self.distillation_options
             )

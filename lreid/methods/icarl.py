@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from lreid.losses.icarl import icarl_loss
@@ -54,7 +53,6 @@ class ICaRL(LwF):
             "triplet": batch_hard_triplet_loss(features, labels, **self.triplet),
         }
         if self.teacher is not None:
-            with torch.no_grad():
-                old = self.old_classifier(self.teacher.neck(self.teacher(batch.images)))  # (B, K_old)
+            old = self.old_classifier(self.teacher.neck(self.teacher(batch.images)))  # (B, K_old)
             terms["distill"] = classes * icarl_loss(logits - shift, labels, old - shift) - terms["bce"]
         return terms

@@ -49,8 +49,7 @@ class OnlineICaRL(ER):
         loss = logits.shape[1] * icarl_loss(logits, batch.labels)
         if self.teacher is None:
             return loss
-        with torch.no_grad():
-            targets = self.old_classifier(self.teacher(batch.images)).sigmoid()  # (B, K_old)
+        targets = self.old_classifier(self.teacher(batch.images)).sigmoid()  # (B, K_old)
         old = logits[:, : targets.shape[1]]  # (B, K_old)
         distillation = F.binary_cross_entropy_with_logits(old, targets, reduction="sum") / len(logits)
         return loss + self.distillation_weight * distillation

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any
 
-import torch
 from torch import Tensor
 
 from lreid.losses.lstkc import lstkc_rskt_loss
@@ -39,7 +38,6 @@ class LSTKC(FusedFineTuning):
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Compute the distillation loss on the corrected affinities of the previous network."""
-        with torch.no_grad():
-            old = self.teacher.model(batch.images)  # (B, dim)
+        old = self.teacher.model(batch.images)  # (B, dim)
         options: dict[str, Any] = {"temperature": self.temperature, "detach_target": self.detach_target}
         return {"distill": lstkc_rskt_loss(features, old, batch.labels, **options)}

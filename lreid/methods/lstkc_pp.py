@@ -4,7 +4,6 @@ import copy
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from lreid.losses.fusion import linear_combination, lstkcpp_alpha
@@ -60,9 +59,8 @@ class LSTKCpp(FusedFineTuning):
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Compute the distillation loss on the corrected affinities of one or two teachers."""
-        with torch.no_grad():
-            short = self.teacher.model(batch.images)  # (B, dim)
-            long = None if self.long_teacher is None else self.long_teacher.model(batch.images)
+        short = self.teacher.model(batch.images)  # (B, dim)
+        long = None if self.long_teacher is None else self.long_teacher.model(batch.images)
         if long is None:
             return {"distill": lstkcpp_single_loss(features, short, batch.labels, temperature=self.temperature)}
         return {"distill": lstkcpp_dual_loss(features, short, long, batch.labels, temperature=self.temperature)}

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from lreid.losses.lwf import knowledge_distillation_loss
@@ -47,8 +46,7 @@ class LwF(BoTFineTuning):
         logits = self.classifier(self.model.neck(features))  # (B, all classes)
         terms = self.softmax_triplet(features, logits, batch)
         if self.teacher is not None:
-            with torch.no_grad():
-                old_logits = self.old_classifier(self.teacher.neck(self.teacher(batch.images)))  # (B, old classes)
+            old_logits = self.old_classifier(self.teacher.neck(self.teacher(batch.images)))  # (B, old classes)
             terms["distill"] = knowledge_distillation_loss(logits, old_logits, temperature=self.temperature)
         return terms
 

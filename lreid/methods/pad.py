@@ -226,8 +226,7 @@ class PAD(Method):
             "text": self._cross_entropy(logits, labels),
         }
         if self.average is not None:
-            with torch.no_grad():
-                old = self._levels(self.average(batch.images))
+            old = self._levels(self.average(batch.images))
             terms["distill"] = pad_viskd_loss(levels, old, logits, old[2] @ self.bank.T, **self.distillation)
         return terms
 

@@ -83,8 +83,7 @@ class PASS(BoTFineTuning):
         features = self.model(batch.images)  # (4B, dim)
         terms = self.softmax_triplet(features, self.classifier(self.model.neck(features)), batch)
         if self.teacher is not None:
-            with torch.no_grad():
-                old = self.teacher(batch.images)  # (4B, dim)
+            old = self.teacher(batch.images)  # (4B, dim)
             terms["prototypes"] = self.prototype_loss(count)
             terms["distill"] = feature_distillation_loss(features, old)
         return terms

@@ -101,9 +101,8 @@ class PatchKD(LwF):
         terms = self.softmax_triplet(features, logits, batch)
         if self.teacher is None:
             return terms
-        with torch.no_grad():
-            old_maps = self.teacher.maps(batch.images)
-            old_logits = self.old_classifier(self.teacher.neck(self.teacher.pool(old_maps)))  # (B, old classes)
+        old_maps = self.teacher.maps(batch.images)
+        old_logits = self.old_classifier(self.teacher.neck(self.teacher.pool(old_maps)))  # (B, old classes)
         terms["distill"] = patchkd_kd_loss(logits, old_logits, temperature=self.temperature)
         return terms | self.patch_terms(maps, old_maps)
 

