@@ -1,6 +1,6 @@
 """Link tracklets of several cameras to identities: one number per person, across cameras and days.
 
-lreid link add linked day-1.yaml --checkpoint zoo:people     # videos with a tracker's results, or videos alone
+lreid link add linked day-1.yaml --checkpoint zoo:people     # videos with a tracker's results
 lreid link add linked day-2.yaml                             # the next day; old identities do not change
 lreid link name linked 17 anna
 lreid link merge linked 17 23                                # 17 and 23 are one person
@@ -12,14 +12,14 @@ lreid link remove linked --identity 17                       # deletes crops, fe
 The YAML file names the cameras:
 
     cameras:
-      gate: {video: gate.mp4, tracks: gate.txt, start: 2026-03-02T08:00:00}
-      hall: {video: hall.mp4, tracks: hall.txt, start: 2026-03-02T08:00:00}
+      gate: {video: gate.mp4, tracks: gate.csv, start: 2026-03-02T08:00:00}
+      hall: {video: hall.mp4, tracks: hall.csv, start: 2026-03-02T08:00:00}
     travel: [[gate, hall, 10]]    # optional: minimum travel time, seconds (default: learned from 8 or more trips)
 
-Track files are in the MOT Challenge format, or in the JSON format of supervision or Ultralytics. If a camera has no
-track file, lreid detects and tracks moving objects; this needs a fixed camera. The output folder contains
-identities.json, index.html, tracks/ with identities, and people.gallery for lreid search. To enrol people by name, run
-lreid search build linked/people.gallery my/people.
+Run a tracker first: docs/how-to/link.md has a script. Track files are in the MOT Challenge format, or the CSV or JSON
+of supervision or Ultralytics. Without a track file, lreid takes everything that moves for a person, as a last resort;
+this needs a fixed camera. The output folder contains identities.json, index.html, tracks/ with identities, and
+people.gallery for lreid search. To enrol people by name, run lreid search build linked/people.gallery my/people.
 """
 
 import argparse
@@ -80,7 +80,9 @@ def _add_linking(commands: Any) -> None:
     option(add, "--delay S", "with --online: maximum seconds from the end of a tracklet until it is linked", 10.0)
     relink = _command(commands, "relink", "link all tracklets again, and apply the corrections")
     for sub in (add, relink):
-        linked = "minimum mean cosine similarity of linked tracklets (default: calibrated)"
+        linked = (
+            "minimum mean cosine similarity of linked tracklets (default: calibrated, else stored, else the card's)"
+        )
         option(sub, "--threshold T", linked, type=float)
         rate = "share of pairs of different people that may reach the calibrated threshold"
         option(sub, "--false-accept-rate RATE", rate, 0.002)
@@ -150,7 +152,6 @@ def _options(args: argparse.Namespace, delay: float | None) -> "LinkOptions":
 
 def _correct(args: argparse.Namespace) -> "LinkRecord":
     from lreid.link import commands
-    from lreid.link.record import LinkRecord
     from lreid.utils.identities import label_text
     from lreid.utils.reading import escaped
 
@@ -160,5 +161,6 @@ def _correct(args: argparse.Namespace) -> "LinkRecord":
     if args.action == "name":
         return commands.rename(args.folder, *label_text(escaped([args.identity, args.name])))
     words = label_text(escaped(args.identities))
-    change = {"merge": LinkRecord.merge, "apart": LinkRecord.apart}[args.action]
-    return commands.correct(args.folder, " ".join([args.action, *words]), lambda record: change(record, *words))
+    if args.action == "merge":
+        return commands.merge(args.folder, *words)
+    return commands.correct(args.folder, " ".join(["apart", *words]), lambda record: record.apart(*words))

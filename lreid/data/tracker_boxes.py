@@ -1,5 +1,6 @@
-"""Read boxes from a tracker's results, in MOT Challenge's format or as JSON of supervision or Ultralytics."""
+"""Read boxes from a tracker's results: MOT Challenge's format, supervision's CSV or JSON, or Ultralytics' JSON."""
 
+import csv
 import logging
 import math
 from collections import Counter
@@ -50,9 +51,10 @@ class Box(NamedTuple):
 def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     """Read the boxes of a tracker's file, sorted by frame.
 
-    A file that is not JSON has MOT Challenge's format: each line contains frame, track, left, top, width and height,
-    separated by commas or spaces. Confidence, class and further values may follow. Boxes with confidence 0, boxes of
-    other classes, and boxes of a JSON file without a track number are left out; lreid logs how many.
+    A file that is neither JSON nor supervision's CSV has MOT Challenge's format: each line contains frame, track, left,
+    top, width and height, separated by commas or spaces. Confidence, class and further values may follow. Boxes with
+    confidence 0, boxes of other classes, and boxes of JSON or of supervision's CSV without a track number are left out;
+    lreid logs how many.
 
     Args:
         file: results of a tracker, or a ``gt.txt`` file of MOT Challenge.
@@ -69,12 +71,13 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     places: dict[tuple[int, int], int] = {}
     taken: Counter[float] = Counter()  # boxes by class
     left_out: Counter[str] = Counter()
-    for number, values in _rows(file):
+    with_names, rows = _rows(file)
+    for number, values in rows:
         label = values[7] if len(values) in (8, 9) or (classes and len(values) > 9) else None
         if classes and label is None:
             raise InputError(f"{file}:{number}: has no class, which would be the eighth value; remove --class")
         truth = file.name == TRUTH and len(values) == 9 and values[7] > 0
-        if values[1] == NO_TRACK and file.suffix == ".json":
+        if values[1] == NO_TRACK and with_names:
             left_out[NO_NUMBER] += 1
             continue
         if values[6:7] == [0]:
@@ -99,23 +102,23 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     return sorted(boxes, key=lambda box: (box.frame, box.track))
 
 
-def _rows(file: Path) -> Iterator[tuple[int, list[float]]]:
-    """Yield the number (from 1) and the values of each line that is not empty, or of each box of a JSON file."""
+def _rows(file: Path) -> tuple[bool, Iterator[tuple[int, list[float]]]]:
+    """Return whether the boxes have named values, and the number (from 1) and the values of each line or box."""
     with naming_damage(file, "cannot be read as tracks", "name a tracker's text file"):
         content = read_json(file) if file.suffix == ".json" else read_text(file).splitlines()
-    if file.suffix == ".json":
-        yield from _json_rows(file, content)
-        return
-    for number, line in enumerate(content, start=1):
-        if line.strip():
-            yield number, _values(f"{file}:{number}", line)
+        if file.suffix != ".json" and content and {each[0] for each in CORNERS} <= {*content[0].split(",")}:
+            content = [*csv.DictReader(content)]
+        elif file.suffix != ".json":
+            lines = ((number, line) for number, line in enumerate(content, start=1) if line.strip())
+            return False, ((number, _values(f"{file}:{number}", line)) for number, line in lines)
+    return True, _named_rows(file, content)
 
 
-def _json_rows(file: Path, content: Any) -> Iterator[tuple[int, list[float]]]:
-    """Convert the boxes in a JSON file to the values of lines in MOT Challenge's format.
+def _named_rows(file: Path, content: Any) -> Iterator[tuple[int, list[float]]]:
+    """Convert boxes with named values to the values of lines in MOT Challenge's format.
 
-    The file contains a list. From supervision (``sv.JSONSink`` with ``custom_data={"frame_index": number}``), an
-    element is a row with a frame number and the corners of a box. From Ultralytics, an element is the list that
+    The content is a list. From supervision (``CSVSink`` or ``JSONSink`` with ``custom_data={"frame_index": number}``),
+    an element is a row with a frame number and the corners of a box. From Ultralytics, an element is the list that
     ``Results.summary()`` returns for one frame.
     """
     if not isinstance(content, list):

@@ -57,7 +57,7 @@ def compare(
         source = str(checkpoint or _model_for(images))
         model = load_model(source, device)
         features = Extraction.of(source)(model, read_images(listed, model, {})[1])
-        threshold, impostors = _of_model(source), None
+        threshold, impostors = threshold_of_model(source), None
     return {"pairs": list(_pairs(images, features, threshold["threshold"], impostors)), **threshold}
 
 
@@ -107,7 +107,7 @@ def _of_gallery(gallery: Gallery) -> dict[str, Any]:
     return {"threshold": about.threshold, **rates, "notes": notes}
 
 
-def _of_model(source: str) -> dict[str, Any]:
+def threshold_of_model(source: str) -> dict[str, Any]:
     """Return the threshold on the card of a model, and notes about this threshold."""
     entry = None
     if source.startswith(zoo.PREFIX):

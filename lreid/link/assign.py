@@ -1,20 +1,25 @@
 """Assign identities to tracklets of a record: read their features from the gallery, then link them."""
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from lreid.errors import InputError, counted
+from lreid.errors import InputError, counted, rounded_up
 from lreid.gallery import Gallery
 from lreid.link.constraints import learn_travel, least_times
 from lreid.link.folder import CROPS, enrolled_images
-from lreid.link.offline import impostors, link
+from lreid.link.offline import MIN_IMPOSTORS, impostors, link
 from lreid.link.online import OnlineLinker
-from lreid.link.record import Json, LinkRecord
+from lreid.link.record import RECORD_FILE, Json, LinkRecord
 from lreid.link.tracklets import Tracklets, robust_mean
 from lreid.utils.identities import UNKNOWN
+
+logger = logging.getLogger("lreid")
+
+QUANTILE = 1.645  # of the standard normal distribution, for an upper limit with a confidence of 95 %
 
 
 @dataclass(frozen=True)
@@ -36,32 +41,34 @@ class LinkOptions:
     delay: float | None = None
 
 
-def require_threshold(
-    record: LinkRecord, new: Sequence[Json], old: Sequence[Json], gallery: Gallery | None, options: LinkOptions
-) -> None:
-    """Check that there is a threshold, or that new tracklets can calibrate one, before features are extracted.
+def stored_threshold(
+    record: LinkRecord, model: str, source: str, options: LinkOptions
+) -> tuple[LinkOptions | None, str]:
+    """Return the options with the threshold that needs no calibration, and the place where this threshold is stored.
 
-    Raises:
-        InputError: there is no threshold, and none can be calibrated.
+    The place is ``identities.json`` if its threshold is valid for the model, otherwise the model's card. The threshold
+    of a card is valid for features that are not standardised. The options are None if neither has a threshold.
+
+    Args:
+        model, source: fingerprint of the model, and its name for :func:`lreid.load_model`.
     """
-    if options.threshold is not None:
-        return
-    if options.delay is None:
-        place, least = _travel(record)
-        unknown = np.zeros((len(old) + len(new), 0), np.float32)  # times are enough to find impostors
-        earlier, fresh = _tracklets(old, place, unknown[: len(old)]), _tracklets(new, place, unknown[len(old) :])
-        identities = np.array([row["identity"] for row in old])
-        impostors(fresh, learn_travel(earlier, identities, least))
-    elif record.content["threshold"] is None or (gallery and record.content["model"] != gallery.about.model):
-        raise InputError(
-            "--online has no threshold for the gallery's model yet; link one day without it first, or pass --threshold"
-        )
+    content = record.content
+    if content["threshold"] is not None and content["model"] == model and (options.standardise or content["raw"]):
+        return replace(options, threshold=content["threshold"], standardise=not content["raw"]), RECORD_FILE
+    from lreid.gallery.comparison import threshold_of_model  # loads torch
+
+    threshold = threshold_of_model(source)["threshold"]
+    return threshold and replace(options, threshold=threshold, standardise=False), f"the card of {source}"
 
 
 def assign(
     record: LinkRecord, gallery: Gallery, new: Sequence[Json], old: Sequence[Json], options: LinkOptions
 ) -> None:
-    """Assign identities to new tracklets, and record how similar each tracklet is to the others of its identity."""
+    """Assign identities to new tracklets, and record how similar each tracklet is to the others of its identity.
+
+    Without a threshold, and without enough impostor pairs to calibrate one, lreid takes a stored threshold and logs its
+    error rate. If none is stored, every tracklet becomes an identity of its own, so that the extraction is not lost.
+    """
     numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
     numbers |= {name: int(number) for number, name in record.content["names"].items()}
     enrolled = enrolled_images(gallery)
@@ -70,6 +77,13 @@ def assign(
             numbers[name] = record.new_identity()
             record.content["names"][str(numbers[name])] = name
     place, least = _travel(record)
+    old_ones, new_ones = (_tracklets(rows, place, np.zeros((len(rows), 0), np.float32)) for rows in (old, new))
+    learned = learn_travel(old_ones, np.array([row["identity"] for row in old]), least)  # from times alone
+    stored = ""
+    if options.threshold is None and (options.delay is not None or len(impostors(new_ones, learned)) < MIN_IMPOSTORS):
+        of_model = gallery.about.model, gallery.extraction.checkpoint
+        with_threshold, stored = stored_threshold(record, *of_model, options)
+        options = with_threshold or replace(options, threshold=np.inf)
     features, of_enrolled = _features(record, gallery, [*old, *new], [path for path, _ in enrolled], options, len(old))
     never = np.full(len(enrolled), -np.inf)  # the camera of enrolled images sees nobody, so times rule nothing out
     images = Tracklets(np.full(len(enrolled), len(place)), never, never, of_enrolled)
@@ -84,12 +98,43 @@ def assign(
             fresh, least, options.threshold, options.false_accept_rate, earlier, identities, **corrections
         )
     else:
-        threshold = record.content["threshold"] if options.threshold is None else options.threshold
-        linker = OnlineLinker(learn_travel(earlier, identities, least), threshold, earlier, identities, len(fresh))
-        labels = linker.add_in_steps(fresh, options.delay)
-    record.content["threshold"] = threshold
-    record.content["model"] = gallery.about.model
+        assert options.threshold is not None  # stored_threshold has found one
+        threshold, travel = options.threshold, learn_travel(earlier, identities, least)
+        labels = OnlineLinker(travel, threshold, earlier, identities, len(fresh)).add_in_steps(fresh, options.delay)
+    scores = impostors(fresh, learned)
+    _report(threshold, stored, len(scores), int((scores >= threshold).sum()))
+    record.content |= {"threshold": threshold if np.isfinite(threshold) else None, "model": gallery.about.model}
+    record.content["raw"] = not options.standardise
     _write(record, new, order, np.concatenate([identities, labels]), earlier.followed_by(fresh).features)
+
+
+def _report(threshold: float, stored: str, pairs: int, reached: int) -> None:
+    """Log the threshold, where it is stored ("" if it is new), and how many impostor pairs reach it."""
+    if not np.isfinite(threshold):
+        logger.warning(
+            "not linked: the model has no threshold, and %s of different people are too few to calibrate one (%d are "
+            "needed); every tracklet is an identity of its own, so run lreid link relink with --threshold",
+            *(counted(pairs, "pair"), MIN_IMPOSTORS),
+        )
+        return
+    rate = "no pair of tracklets shows two people for certain, so its false accept rate here is unknown"
+    if pairs:
+        rate = (
+            f"{reached} of {counted(pairs, 'pair')} of different people reach it, so its false accept rate is at most "
+        )
+        rate += f"{100 * upper_limit(reached, pairs):.1f} % (confidence 95 %)"
+    source = f" from {stored}" if stored else ""
+    advice = "; check the page, and correct it with lreid link relink --threshold" if stored else ""
+    logger.log(
+        logging.WARNING if stored else logging.INFO, "threshold %s%s: %s%s", rounded_up(threshold), source, rate, advice
+    )
+
+
+def upper_limit(successes: int, trials: int) -> float:
+    """Compute Wilson's upper limit of a rate in [0, 1], with a confidence of 95 %."""
+    share, weight = successes / trials, QUANTILE**2 / trials
+    root = np.sqrt(share * (1 - share) * weight + weight**2 / 4)
+    return float((share + weight / 2 + root) / (1 + weight))
 
 
 def _write(

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,13 @@ from lreid.data.records import Record
 from lreid.data.tracker_boxes import NoTracks
 from lreid.data.tracks import Choice
 from lreid.data.videos import shown
-from lreid.errors import InputError, require
+from lreid.errors import InputError, counted, require
 from lreid.gallery import commands
 from lreid.gallery.gallery import Gallery, place_of
 from lreid.gallery.images import Extraction
-from lreid.link.assign import LinkOptions, assign, require_threshold
+from lreid.link.assign import LinkOptions, assign, stored_threshold
 from lreid.link.cutting import Clip, cut
-from lreid.link.folder import CROPS, GALLERY, announce, changing, enrolled_images
+from lreid.link.folder import CROPS, GALLERY, announce, boxes_of, changing, enrolled_images
 from lreid.link.record import Json, LinkRecord
 from lreid.utils.files import sync_below
 from lreid.utils.identities import UNKNOWN
@@ -73,6 +74,13 @@ def add_recordings(
         empty: dict[str, NoTracks] = {}
         # Everything that may be wrong is found before the videos are read.
         gallery, network, extraction = _opened(folder, checkpoint, device)
+        if options.delay is not None and options.threshold is None:
+            of_model = gallery.about.model if gallery else "", extraction.checkpoint
+            if stored_threshold(record, *of_model, options)[0] is None:
+                raise InputError(
+                    "--online has no threshold for the gallery's model yet; link one day without it first, or pass "
+                    "--threshold"
+                )
         for clip in clips:
             _require_later(record, clip)
         announce(folder, [clip.name for clip in clips])
@@ -94,7 +102,6 @@ def add_recordings(
         old = record.tracklets.copy()
         new.sort(key=lambda each: (each["start"], each["end"], each["key"]))
         record.tracklets.extend(new)
-        require_threshold(record, new, old, gallery, options)
         gallery = _with_features(folder, new, gallery, network, extraction)
         for clip in clips:
             if clip.name not in empty:
@@ -149,6 +156,29 @@ def correct(folder: Path, action: str, correction: Callable[[LinkRecord], object
     with changing(folder, action) as change:
         correction(change.record)
     return change.record
+
+
+def merge(folder: Path, first: str, second: str) -> LinkRecord:
+    """Merge two identities of one person, see :meth:`LinkRecord.merge`.
+
+    Raises:
+        InputError: :meth:`LinkRecord.merge` raises an error, or a frame shows both identities.
+    """
+
+    def merged(record: LinkRecord) -> None:
+        of_one, of_other = (record.identities.get(record.find(each), []) for each in (first, second))
+        for one, other in product(of_one, of_other):
+            if one["camera"] != other["camera"] or one["end"] < other["start"] or other["end"] < one["start"]:
+                continue
+            frames = sorted(dict(boxes_of(folder, one["key"])).keys() & dict(boxes_of(folder, other["key"])).keys())
+            if frames and one is not other:
+                raise InputError(
+                    f"{first} and {second}: {counted(len(frames), 'frame')} from {frames[0]} to {frames[-1]} show both "
+                    f"{one['key']} and {other['key']}, so they are two people; first split the wrong tracklet off"
+                )
+        record.merge(first, second)
+
+    return correct(folder, f"merge {first} {second}", merged)
 
 
 def rename(folder: Path, identity: str, name: str) -> LinkRecord:

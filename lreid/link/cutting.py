@@ -52,7 +52,9 @@ class Clip(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Unique name, made of camera and start: ``gate/20260302T080000``."""
+        """Unique name, made of camera and start: ``gate/20260302T080000``, or ``gate/untimed`` without a start."""
+        if self.start == 0:
+            return f"{self.camera}/untimed"
         moment = datetime.datetime.fromtimestamp(self.start, datetime.timezone.utc)
         return f"{self.camera}/{moment:%Y%m%dT%H%M%S}" + (f".{moment:%f}" if moment.microsecond else "")
 

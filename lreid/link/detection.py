@@ -6,6 +6,7 @@ and shadows, and merges people who touch into one box. A detector and a tracker 
 more accurate; use them if you can.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from lreid.data.tracker_boxes import Box, NoTracks
 from lreid.data.videos import Tracked, open_video, shown
 from lreid.utils.extras import Extra
 
+logger = logging.getLogger("lreid")
 cv2 = Extra("cv2", "link")
 optimize = Extra("scipy.optimize", "link")
 
@@ -32,6 +34,10 @@ def detect(tracked: Tracked) -> list[Box]:
         InputError: the video cannot be read.
         NoTracks: nothing moves.
     """
+    logger.warning(
+        "%s: has no tracks, so lreid takes everything that moves for a person; better run a tracker first",
+        shown(tracked.frames),
+    )
     rate, frames = open_video(tracked)
     subtractor = cv2.createBackgroundSubtractorMOG2(history=500, varThreshold=25, detectShadows=True)
     tracks: list[list[Box]] = []

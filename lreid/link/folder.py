@@ -127,16 +127,22 @@ def _label(gallery: Gallery, record: LinkRecord) -> None:
     gallery.save()
 
 
+def boxes_of(folder: Path, key: str) -> list[tuple[int, str]]:
+    """Return the frame and the box (``left,top,width,height``) of each line of a tracklet's boxes."""
+    with contextlib.suppress(FileNotFoundError):
+        lines = (folder / CROPS / key / BOXES).read_text().splitlines()
+        return [(int(frame), box) for frame, _, box in (line.partition(",") for line in lines)]
+    return []
+
+
 def _write_tracks(folder: Path, record: LinkRecord) -> None:
     """Write one MOT file per recording, in which the track numbers are identities."""
     lines: dict[str, list[tuple[int, int, str]]] = {clip["name"]: [] for clip in record.content["clips"]}
     for each in record.tracklets:
-        with contextlib.suppress(FileNotFoundError):
-            for line in (folder / CROPS / each["key"] / BOXES).read_text().splitlines():
-                frame, _, box = line.partition(",")
-                lines[each["key"].rpartition("/")[0]].append((int(frame), each["identity"], box))
-    for name, boxes in lines.items():
-        text = "".join(f"{frame},{identity},{box},1,-1,-1,-1\n" for frame, identity, box in sorted(boxes))
+        boxes = boxes_of(folder, each["key"])
+        lines[each["key"].rpartition("/")[0]] += [(frame, each["identity"], box) for frame, box in boxes]
+    for name, rows in lines.items():
+        text = "".join(f"{frame},{identity},{box},1,-1,-1,-1\n" for frame, identity, box in sorted(rows))
         write_text(folder / _mot_file(name), text)
 
 

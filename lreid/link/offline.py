@@ -174,6 +174,11 @@ def link(
         from lreid.retrieval.protocols import threshold_for  # loads torch
 
         scores = impostors(tracklets, learn_travel(earlier, identities, least))
+        if len(scores) < MIN_IMPOSTORS:
+            raise InputError(
+                f"{counted(len(scores), 'pair')} of tracklets cannot be one person because of their times, too few to "
+                f"calibrate a threshold ({MIN_IMPOSTORS} are needed); pass --threshold"
+            )
         strict, threshold = (threshold_for(scores, share * false_accept_rate) for share in (STRICT, 1))
     else:
         strict = threshold
@@ -192,21 +197,12 @@ def link(
 
 
 def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
-    """Return similarities (P,) of impostor pairs: two tracklets that cannot be one person because of their times.
-
-    Raises:
-        InputError: there are fewer than ``MIN_IMPOSTORS`` impostor pairs.
-    """
+    """Return similarities (P,) of impostor pairs: two tracklets that cannot be one person because of their times."""
     scores = [np.zeros(0, np.float32)]
     for rows in _blocks(len(tracklets)):
         impossible = ~possible(tracklets[rows], tracklets, least)
         impossible &= np.arange(len(tracklets)) > np.arange(len(tracklets))[rows, None]  # each pair once
         scores.append((tracklets.features[rows] @ tracklets.features.T)[impossible])
-    if (count := sum(map(len, scores))) < MIN_IMPOSTORS:
-        raise InputError(
-            f"{counted(count, 'pair')} of tracklets cannot be one person because of their times, too few to calibrate "
-            f"a threshold ({MIN_IMPOSTORS} are needed); pass --threshold"
-        )
     return np.concatenate(scores)
 
 

@@ -11,9 +11,10 @@ from lreid.errors import counted
 from lreid.link.constraints import LONGEST_TRIP
 from lreid.link.record import Json, LinkRecord
 from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, panel, render
+from lreid.utils.clock import EARLIEST
 from lreid.utils.files import write_text
 
-MAX_CROPS = 6  # maximum number of crops shown per identity
+MAX_TRACKLETS, MAX_CROPS = 12, 3  # maximum number of tracklets shown per identity, and of crops per tracklet
 COLOUR_COUNT = 10  # number of colours in report/static/style.css
 
 
@@ -28,10 +29,15 @@ def write_identities_page(path: Path, record: LinkRecord) -> None:
     identities = record.identities
     lines = [_row(record, number, of, cameras, spans) for number, of in identities.items()]
     size = f"{counted(len(record.tracklets), 'tracklet')} of {counted(len(cameras), 'camera')}"
+    timed = all(clip["start"] > 0 for clip in record.content["clips"])
+    times = "times are UTC" if timed else "times count from the start of the recordings"
+    threshold = record.content["threshold"]
+    rule = f" Linked from mean similarity {threshold:.3f} on." if threshold is not None else ""
     intro = [
-        f"{counted(len(lines), 'identity')} in {size}; times are UTC.",
+        f"{counted(len(lines), 'identity')} in {size}; {times}.{rule}",
         "Hours without a recording are left out of the timelines.",
-        "Correct identities with lreid link merge, split, apart and name; lreid link undo reverts the last change.",
+        "Correct identities with lreid link merge, split (with a tracklet's name, below its crops), apart and name; "
+        "lreid link undo reverts the last change.",
     ]
     legend = [(camera, number % COLOUR_COUNT) for number, camera in enumerate(cameras)]
     panels = [Panel("Identities", "", render("timeline.html", lines=lines, legend=legend))]
@@ -64,21 +70,32 @@ def _row(record: LinkRecord, number: int, of: list[Json], cameras: list[str], sp
     bars = []
     for each in of:
         left, right = place(each["start"]), place(each["end"])
-        score = "" if each["score"] is None else f", similarity {each['score']:.2f}"
-        title = f"{_clock(each['start'])} to {_clock(each['end'])}, {each['key']}: {each['why']}{score}"
+        title = f"{_clock(each['start'])} to {_clock(each['end'])}, {each['key']}: {_reason(each)}"
         colour = cameras.index(each["camera"]) % COLOUR_COUNT
         bars.append({"left": round(left, 2), "width": round(right - left, 2), "colour": colour, "title": title})
-    shown = of if len(of) <= MAX_CROPS else [of[place * (len(of) - 1) // (MAX_CROPS - 1)] for place in range(MAX_CROPS)]
-    crops = [
-        (quote(f"tracklets/{each['key']}/{max(each['crops'], key=each['crops'].__getitem__)}"), each["key"])
-        for each in shown
-    ]
+    shown = of
+    if len(of) > MAX_TRACKLETS:
+        shown = [of[place * (len(of) - 1) // (MAX_TRACKLETS - 1)] for place in range(MAX_TRACKLETS)]
+    crops = []
+    for each in shown:
+        best = sorted(sorted(each["crops"], key=each["crops"].__getitem__)[-MAX_CROPS:])
+        crops.append((each["key"], _reason(each), [quote(f"tracklets/{each['key']}/{name}") for name in best]))
+    keys = {each["key"] for each in shown}
+    rest = [each["key"] for each in of if each["key"] not in keys]
     seen = counted(len({each["camera"] for each in of}), "camera")
     note = f"{counted(len(of), 'tracklet')}, {seen}, {_clock(of[0]['start'])} to {_clock(of[-1]['end'])}"
-    return {"identity": number, "name": record.name_of(number), "note": note, "bars": bars, "crops": crops}
+    line = {"identity": number, "name": record.name_of(number), "note": note, "bars": bars}
+    return line | {"tracklets": crops, "rest": rest}
+
+
+def _reason(tracklet: Json) -> str:
+    score = "" if tracklet["score"] is None else f", mean similarity {tracklet['score']:.2f}"
+    return f"{tracklet['why']}{score}"
 
 
 def _clock(moment: float) -> str:
+    if moment < EARLIEST:  # the recording has no start
+        return str(datetime.timedelta(seconds=round(moment)))
     return f"{datetime.datetime.fromtimestamp(moment, datetime.timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 

@@ -23,6 +23,7 @@ DECISION: Json = {"identity": int, "score": (*NUMBER, type(None)), "why": str}
 SMALL_PARTS: Json = {
     "threshold": (*NUMBER, type(None)),
     "model": (str, type(None)),
+    "raw": bool,
     "travel": [list],
     "next": int,
     "names": {str: str},
@@ -53,7 +54,8 @@ class LinkRecord:
 
     Attributes:
         content: the content as plain data, with these keys. ``threshold`` is a cosine similarity. ``model`` is the
-            fingerprint of the model for which the threshold is valid. ``travel`` contains the minimum travel times
+            fingerprint of the model for which the threshold is valid. ``raw`` says whether the threshold is valid for
+            features that are not standardised. ``travel`` contains the minimum travel times
             between cameras in seconds that a user gave. ``next`` is the number of the next identity. ``names`` contains
             the names of identities by number. ``clips`` lists the recordings. ``same`` contains groups of tracklets
             that a user marked as one person, and ``apart`` pairs that a user marked as two people. ``history`` contains
@@ -63,8 +65,9 @@ class LinkRecord:
     """
 
     def __init__(self, content: Json | None = None) -> None:
-        empty: Json = {"schema": RECORD_FORMAT, "threshold": None, "model": None, "travel": [], "next": 1, "names": {}}
-        self.content = content or empty | {"clips": [], "tracklets": [], "same": [], "apart": [], "history": []}
+        empty: Json = {"schema": RECORD_FORMAT, "threshold": None, "model": None, "raw": False, "travel": [], "next": 1}
+        empty |= {"names": {}, "clips": [], "tracklets": [], "same": [], "apart": [], "history": []}
+        self.content = content or empty
         self._before = copy.deepcopy(self.content)
 
     @classmethod
@@ -77,6 +80,7 @@ class LinkRecord:
         path = folder / RECORD_FILE
         with naming_damage(path, "not a record of lreid link", "pass a folder written by lreid link add"):
             content = read_json(path)
+            content.setdefault("raw", False)  # earlier versions of lreid did not write it
             if fault := misfit(content, RECORD_FORM) or _fault(content):
                 raise ValueError(fault)
         require_not_newer(path, content["schema"], RECORD_FORMAT, "cannot be read")

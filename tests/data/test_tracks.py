@@ -255,6 +255,9 @@ def test_json_of_supervision_and_ultralytics_gives_the_boxes_of_mot(tmp_path: Pa
     ]
     file.write_text(json.dumps(rows).replace("null", '""'))
     assert [box[1:] for box in read_tracks(file)] == wanted
+    table = [",".join(rows[0]), *(",".join("" if v is None else str(v) for v in row.values()) for row in rows)]
+    (tmp_path / "t.csv").write_text("\n".join(table))
+    assert [box[1:] for box in read_tracks(tmp_path / "t.csv", [0])] == wanted
     frames: list[list[dict]] = [[], [], []]
     for left, top, right, bottom, frame, track in corners:
         box = {"x1": left, "y1": top, "x2": right, "y2": bottom}

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import yaml
 from example_files import write_checkpoint
+from zoo_entries import write_entry
 
 from lreid.apps.cli import run_command
 from lreid.data.videos import shown
 from lreid.gallery import Gallery
-from lreid.gallery.images import Extraction
 
 COLOURS = ((220, 30, 30), (30, 200, 30), (40, 40, 220))
 WIDTH, HEIGHT, SECONDS = 40, 80, 4
@@ -310,14 +310,57 @@ def test_travel_times_are_learned_and_only_given_ones_are_stored(
         assert lreid("undo", linked) == 0 and not content(linked)["travel"]
 
 
-def test_missing_threshold_is_reported_before_features_are_extracted(
+def test_online_without_a_threshold_is_refused_before_a_video_is_read(
     films: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Extraction, "__call__", None)
+    monkeypatch.setattr("lreid.link.commands.cut", None)
     words = ("add", tmp_path / "linked", films / "day-1.yaml", "--checkpoint", films / "model.pt", "--device", "cpu")
-    for more, message in (((), "too few to calibrate"), (("--online",), "--online has no threshold")):
-        assert lreid(*words, *more) == 2 and message in capsys.readouterr().err
+    assert lreid(*words, "--online") == 2 and "--online has no threshold" in capsys.readouterr().err
     assert not (tmp_path / "linked" / "identities.json").exists()
+
+
+def test_few_tracklets_take_the_threshold_of_the_card_then_the_stored_one(
+    films: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = {"false_accept_rate": 0.01, "true_positive_rate": 0.9, "impostor_pairs": 9, "galleries": ["toy"]}
+    card = write_entry(tmp_path, verification={"threshold": 0.99} | rates)
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
+    linked, limits = tmp_path / "linked", []
+    for day in (1, 2):  # the three people of a recording are never seen at one time, so no pair is an impostor pair
+        model = ("--checkpoint", f"zoo:{card.name}") * (day == 1)
+        assert lreid("add", linked, films / f"day-{day}.yaml", *model, "--device", "cpu") == 0
+        assert content(linked)["threshold"] == 0.99 and content(linked)["raw"] is True
+        (linked / "identities.json").write_text(json.dumps(content(linked) | {"threshold": 0.99}))
+        limits.append(caplog.messages[-1])
+    assert {*identities(linked).values()} == {1, 2, 3} and len(identities(linked)) == 12
+    assert "the card of zoo:" in limits[0] and "identities.json" in limits[1]
+    assert all("is unknown" in each for each in limits)
+
+
+def test_few_tracklets_of_a_model_without_threshold_are_stored_but_not_linked(films: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    words = ("add", linked, films / "day-1.yaml", "--checkpoint", films / "model.pt", "--device", "cpu")
+    assert lreid(*words) == 0
+    assert sorted(identities(linked).values()) == [1, 2, 3, 4, 5, 6] and content(linked)["threshold"] is None
+    assert relink(linked) == 0 and len({*identities(linked).values()}) == 3
+
+
+def test_merge_of_tracklets_in_one_frame_is_refused(films: Path, tmp_path: Path, capsys) -> None:
+    lines = (films / "a-1.txt").read_text().splitlines()
+    both = [f"{number},9,{WIDTH},0,{WIDTH},{HEIGHT},1,-1,-1,-1" for number in (2, 3)]
+    (films / "both.txt").write_text("\n".join(lines + both))
+    linked, clip = tmp_path / "linked", {"video": "a-1.avi", "tracks": "both.txt"}
+    (films / "day-8.yaml").write_text(yaml.safe_dump({"cameras": {"a": clip}}))
+    assert add(films, linked, 8) == 0
+    of, before = identities(linked), (linked / "identities.json").read_bytes()
+    capsys.readouterr()
+    assert lreid("merge", linked, of["a/untimed/1"], of["a/untimed/9"]) == 2
+    error = capsys.readouterr().err
+    assert "2 frames from 2 to 3" in error and "a/untimed/9" in error and error.count("\n") == 1
+    assert (linked / "identities.json").read_bytes() == before
+    assert lreid("merge", linked, of["a/untimed/2"], of["a/untimed/9"]) == 0  # a later passage
+    page = (linked / "index.html").read_text()
+    assert "<code>a/untimed/9</code>" in page and "0:00:01" in page and "1970" not in page
 
 
 def test_crops_are_synchronised_before_the_record(films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

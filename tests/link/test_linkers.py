@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from lreid.errors import InputError
 from lreid.link import offline
+from lreid.link.assign import upper_limit
 from lreid.link.constraints import learn_travel, least_times, possible
 from lreid.link.offline import Nodes, agglomerate, link
 from lreid.link.online import OnlineLinker
@@ -174,3 +175,11 @@ def test_one_wrong_crop_hardly_changes_the_robust_mean() -> None:
     plain = unit(crops.mean(0))
     assert robust_mean(crops, np.zeros(7))[0] > 0.999 > plain[0]
     np.testing.assert_allclose(robust_mean(crops, np.array([0] * 6 + [1])), np.eye(4)[1], atol=1e-6)
+
+
+@pytest.mark.parametrize(("successes", "trials", "limit"), [(0, 24, 0.10132), (24, 24, 1.0), (3, 300, 0.02476)])
+def test_true_rate_exceeds_the_upper_limit_by_little_and_seldom(successes: int, trials: int, limit: float) -> None:
+    """The limit p solves (p - share)^2 = z^2 p (1 - p) / trials (Wilson, 1927)."""
+    upper = upper_limit(successes, trials)
+    assert upper == pytest.approx(limit, abs=1e-5)
+    assert (upper - successes / trials) ** 2 == pytest.approx(1.645**2 * upper * (1 - upper) / trials)
