@@ -33,6 +33,7 @@ setup(
     package_data={
         "lreid": [
             "__init__.pyi",
+            "py.typed",
             "*/__init__.pyi",
             "configs/*/*.yaml",
             "weights/*",

@@ -1,5 +1,6 @@
 __version__: str
 
+from .gallery.comparison import compare as compare
 from .gallery.gallery import Gallery as Gallery
 from .loading import load_model as load_model
 from .models.crops import CropEmbedder as CropEmbedder

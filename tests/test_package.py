@@ -147,6 +147,26 @@ def test_wheel_contains_data_files(packages: Path) -> None:
     assert not (packages / "lreid" / "configs").is_symlink()
 
 
+CLIENT = """
+import lreid
+model = lreid.load_model("zoo:people")
+reveal_type(model.similarity(model.encode(["a.jpg"]), "b.jpg"))
+for match in lreid.Gallery("people.gallery").search("b.jpg", threshold=0.5):
+    reveal_type(match.score)
+lreid.compare("a.jpg", "b.jpg", modle="zoo:people")
+"""
+
+
+def test_types_reach_users(packages: Path, tmp_path: Path) -> None:
+    (tmp_path / "client.py").write_text(CLIENT, encoding="utf-8")
+    options = ["--python-executable", packages.parents[2] / "bin" / "python", "--ignore-missing-imports"]
+    words = [sys.executable, "-m", "mypy", "--config-file", os.devnull, *options, "client.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    similarity, score, fault, _ = done.stdout.splitlines()
+    assert "ndarray" in similarity and 'float"' in score
+    assert fault.startswith("client.py:7: error") and "modle" in fault
+
+
 def test_training_testing_and_reporting(packages: Path, visited: tuple[Path, list[str]]) -> None:
     folder, (*_, tested, reported, downloaded) = visited
     assert json.loads((folder / "tiny" / "results.json").read_text())["method"] == "dmml_ft"

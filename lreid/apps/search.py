@@ -1,6 +1,6 @@
 """Build a gallery of your images and search it: who is in an image, and is that person enrolled?
 
-lreid search build people.gallery my/images --checkpoint task-10.pt    # folders, or a CSV file
+lreid search build people.gallery my/images                           # folders, or a CSV file
 lreid search calibrate people.gallery my/labelled --false-accept-rate 0.01
 lreid search query people.gallery new.jpg                              # writes matches/matches.html
 lreid search compare a.jpg b.jpg                                       # do they show the same person?
@@ -64,7 +64,9 @@ def _command(
         sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
         _add_sources(sub)
     if model:
-        own = "model: a checkpoint or zoo:NAME" if model == "required" else "new path of the gallery's model, if moved"
+        own = "model: a checkpoint or zoo:NAME" if model != "optional" else "new path of the gallery's model, if moved"
+        if model == "recommended":
+            own += " (default: zoo:people for upright images, zoo:vehicles for others)"
         option(sub, "--checkpoint FILE", own, type=Path, required=model == "required")
         option(sub, "--device", DEVICE, "auto")
     return sub
@@ -77,7 +79,7 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
 
 def _add_indexing(commands: Any) -> None:
     """Add the commands that change a gallery: build, add, remove, calibrate."""
-    build = _command(commands, _build, "index images in a new gallery", "DIR|CSV", model="required")
+    build = _command(commands, _build, "index images in a new gallery", "DIR|CSV", model="recommended")
     option(build, "--kind", "kind of index (default: flat, which is exact)", "flat", choices=KINDS)
     option(build, "--shards N", "number of parts of the gallery; lreid searches the parts in parallel", 1)
     statistics = "standardise features per camera, with the statistics of the indexed images"
@@ -180,13 +182,21 @@ def run(args: argparse.Namespace) -> int | None:
 
 
 def _build(args: argparse.Namespace) -> None:
+    from lreid.data.listing import suggested
     from lreid.gallery import commands
+    from lreid.gallery.comparison import model_for
     from lreid.gallery.images import who
 
-    images = _images_to_index(args)
+    images, folder = _images_to_index(args), args.images[0].absolute()
+    below = [Path(image.path).relative_to(folder) for image in images if image.path.startswith(f"{folder}/")]
+    if not any(image.camera for image in images) and (text := suggested(below)):
+        print(f'no camera in the paths; try --pattern "{text}", which fits them')
+    checkpoint = args.checkpoint or Path(model_for([image.path for image in images]))
+    if not args.checkpoint:
+        print(f"model: {checkpoint}, by the shape of the images; --checkpoint takes another one")
     gallery = commands.build(
         args.gallery,
-        args.checkpoint,
+        checkpoint,
         images,
         kind=args.kind,
         shards=args.shards,
@@ -217,10 +227,8 @@ def _add(args: argparse.Namespace) -> None:
 
     images = _images_to_index(args)
     added = commands.add(args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device)
-    print(
-        f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} already in it or skipped; they show "
-        f"{who(images)}"
-    )
+    shown = f"; they show {who(images)}" if added else ""
+    print(f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} already in it or skipped{shown}")
     if args.identity and added < len(images):
         print("images that are already in a gallery keep their name; remove them first to change it")
 
@@ -293,7 +301,7 @@ def _compare(args: argparse.Namespace) -> None:
         require_path(path)
     from lreid.gallery.comparison import compare, said
 
-    comparison = compare(args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device)
+    comparison = compare(*args.images, model=args.checkpoint, gallery=args.gallery, device=args.device)
     for pair in comparison["pairs"]:
         print(f"{pair['images'][0]}, {pair['images'][1]}: {said(pair, comparison)}")
     for note in comparison["notes"]:

@@ -1,6 +1,6 @@
 """List trained models, download their weights, verify their metrics, and publish your models.
 
-lreid zoo list --for people --license permissive
+lreid zoo list --for people --license permissive    # --all: third-party checkpoints, too
 lreid zoo show dwopp-synthetic-10
 lreid zoo download osnet_x1_0-msmt17    # downloads the weights if needed, and prints the path
 lreid zoo verify                        # tests each model and compares the metrics with its card
@@ -14,16 +14,20 @@ weights. LREID_ZOO_MIRROR is an address from which lreid first tries to download
 
 import argparse
 from pathlib import Path
+from textwrap import fill
 
 from lreid.apps.arguments import flag, option, subcommand
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
+
+WIDTH = 100  # maximum number of characters per line of a list
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid zoo``."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    sub = subcommand(commands, _list, "list all models, including third-party checkpoints")
+    sub = subcommand(commands, _list, "list lreid's models, the most accurate first")
+    flag(sub, "--all", "also list third-party checkpoints")
     option(sub, "--for", "list only models for this subject", choices=("people", "vehicles"), dest="subject")
     sub.add_argument(
         "--license",
@@ -69,13 +73,15 @@ def _list(args: argparse.Namespace) -> None:
     ours = filter_entries(cards(), args.subject, args.licence)
     others = filter_entries(published().values(), args.subject, args.licence)
     if ours:
-        print(f"{table(ours)}\n\nmAP / Rank-1 in per cent, means over galleries")
+        print(f"{table(ours)}\n\nmAP / Rank-1 in per cent, means over galleries; lreid zoo show NAME prints more")
         if (best := ours[0]).name in RECOMMENDED:
-            print(f"recommended: {PREFIX}{best.name}. {best.title}")
+            print(fill(f"recommended: {PREFIX}{best.name}. {best.title}", WIDTH))
         if args.licence and (unsettled := [each.name for each in ours if each.imagenet]):
-            print(f"{', '.join(unsettled)}: {IMAGENET_TERMS}")
-    if others:
-        print(f"\n{published_table(others)}\n\nthese are third-party checkpoints; lreid zoo show NAME prints more")
+            print(fill(f"{', '.join(unsettled)}: {IMAGENET_TERMS}", WIDTH))
+    if others and args.all:
+        print(f"\n{published_table(others)}\n\nthese are third-party checkpoints")
+    elif others:
+        print(f"{counted(len(others), 'third-party checkpoint')}: lreid zoo list --all")
     if not ours and not others:
         raise InputError(
             f"--for {args.subject}, --license {args.licence}: no model of the zoo matches; remove one of the options"

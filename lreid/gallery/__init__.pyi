@@ -7,6 +7,7 @@ from .commands import remove as remove
 from .findings import verdict as verdict
 from .findings import write_findings as write_findings
 from .gallery import Gallery as Gallery
+from .gallery import Match as Match
 from .gallery import Matches as Matches
 from .images import list_images as list_images
 from .model_map import reindex_by_map as reindex_by_map

@@ -21,18 +21,20 @@ MOST_IMAGES = 1000  # maximum number of gallery images whose pairs are used to e
 
 
 def compare(
-    images: Sequence[Path], *, checkpoint: Path | None = None, where: str | None = None, device: str = "auto"
+    *images: str | Path, model: str | Path | None = None, gallery: str | None = None, device: str = "auto"
 ) -> dict[str, Any]:
     """Compare the cosine similarity of every pair of images with the threshold of a model or a gallery.
 
     The threshold of a zoo model is reached by 1 % of the impostor pairs in its test sets. The threshold of a calibrated
     gallery applies to the best of many scores, so this threshold is strict for a single pair.
 
+        lreid.compare("a.jpg", "b.jpg")["pairs"][0]["same"]
+
     Args:
         images: two or more image files.
-        checkpoint: the model, or None for the gallery's model. Without a gallery, None means zoo:people for upright
-            images and zoo:vehicles for others.
-        where: place of the gallery whose model and threshold are used.
+        model: the model, see :func:`lreid.load_model`, or None for the gallery's model. Without a gallery, None means
+            zoo:people for upright images and zoo:vehicles for others.
+        gallery: place of the gallery whose model and threshold are used.
         device: see :func:`lreid.load_model`.
 
     Returns:
@@ -46,29 +48,29 @@ def compare(
         InputError: there are fewer than two images, an image cannot be read, or the model or gallery is invalid.
     """
     if len(images) < 2:
-        raise InputError(f"{images[0]}: pass a second image to compare with")
+        raise InputError(f"{', '.join(map(str, images)) or 'images'}: pass a second image to compare with")
     listed = [SearchImage(str(each), None, None) for each in images]
-    if where is not None:
-        gallery = Gallery.load(where)
-        model = gallery.load_network(checkpoint, device)
-        features = gallery.extraction(model, read_images(listed, model, gallery.about.names)[1])
-        threshold, impostors = _of_gallery(gallery), _impostor_scores(gallery)
+    if gallery is not None:
+        of = Gallery.load(gallery)
+        network = of.load_network(None if model is None else Path(model), device)
+        features = of.extraction(network, read_images(listed, network, of.about.names)[1])
+        threshold, impostors = _of_gallery(of), _impostor_scores(of)
     else:
-        source = str(checkpoint or _model_for(images))
-        model = load_model(source, device)
-        features = Extraction.of(source)(model, read_images(listed, model, {})[1])
+        source = str(model or model_for(images))
+        network = load_model(source, device)
+        features = Extraction.of(source)(network, read_images(listed, network, {})[1])
         threshold, impostors = threshold_of_model(source), None
     return {"pairs": list(_pairs(images, features, threshold["threshold"], impostors)), **threshold}
 
 
-def _model_for(images: Sequence[Path]) -> str:
+def model_for(images: Sequence[str | Path]) -> str:
     """Choose the zoo model for people (upright images) or for vehicles, as for training on custom images."""
     size = typical_size([Record(str(path), UNKNOWN, UNKNOWN) for path in images])
     return zoo.PEOPLE if size is None or size.ratio >= UPRIGHT else zoo.VEHICLES
 
 
 def _pairs(
-    images: Sequence[Path], features: np.ndarray, limit: float | None, impostors: np.ndarray | None
+    images: Sequence[str | Path], features: np.ndarray, limit: float | None, impostors: np.ndarray | None
 ) -> Iterator[dict[str, Any]]:
     vectors = features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
     for one, other in combinations(range(len(images)), 2):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from inspect import isfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from lreid.errors import ArgumentError, InputError, counted, require, rounded_up
+from lreid.errors import ArgumentError, InputError, require, rounded_up
 from lreid.gallery.faiss_store import FaissStore, FilePlace
 from lreid.gallery.images import (
     Extraction,
@@ -51,17 +53,41 @@ if TYPE_CHECKING:
     from lreid.gallery.milvus_store import MilvusPlace, MilvusStore
     from lreid.models.embedder import Embedder
 
+logger = logging.getLogger("lreid")
+
 GalleryPlace: TypeAlias = "FilePlace | MilvusPlace"  # a gallery that exists or will exist
 Store: TypeAlias = "FaissStore | MilvusStore"  # storage engines, which have the same methods
 T = TypeVar("T")
+RIGHT = {"ids": "; call gallery.labels().ids", "names": "; use gallery.identities"}  # for attributes that do not exist
 EMPTY_MATCHES = 10_000  # largest k for a gallery with fewer images, so that the empty matches fit into memory
 BATCH = 16384  # rows that are copied to another place in one step
 UNIT = 1e-6  # maximum deviation of the squared length from 1 up to which a vector is not normalised again
 
 
+class Match(NamedTuple):
+    """A gallery image that a search returns for a query; see :class:`Matches` for the values.
+
+    Attributes:
+        query: number of the query, from 0.
+        rank: rank among the matches of the query, from 1.
+    """
+
+    query: int
+    rank: int
+    path: str
+    identity: int | str | None
+    camera: int | str | None
+    time: int
+    score: float
+    known: bool
+
+
 @dataclass(frozen=True)
 class Matches:
     """The best gallery images for each query, best first.
+
+        for match in gallery.search("my/new"):
+            print(match.query, match.identity, match.score, match.path)
 
     If a query has fewer than k matches, the rest of its row has key -1, path "", score -inf and unknown labels.
 
@@ -89,13 +115,28 @@ class Matches:
         """``(Q,)`` bool: True for queries for which no image with an identity reaches the threshold."""
         return self.known.sum(1) == 0
 
-    def to_frame(self) -> pandas.DataFrame:
-        """Return a table of matches: attributes, number of the ``query`` (from 0), and ``rank`` (from 1)."""
-        pandas = Extra("pandas", "pandas").load()
+    def __iter__(self) -> Iterator[Match]:
+        """Iterate over all matches: those of the first query, best first, then those of the second, and so on."""
+        return itertools.starmap(Match, zip(*self.to_dict().values(), strict=True))
+
+    def __getitem__(self, place: int) -> Match:
+        return [*self][place]
+
+    def __len__(self) -> int:
+        return int((self.keys >= 0).sum())
+
+    def _columns(self) -> dict[str, np.ndarray]:
         query, rank = np.nonzero(self.keys >= 0)
         names = ("paths", "ids", "cams", "times", "scores", "known")
-        columns = {name: getattr(self, name)[query, rank] for name in names}
-        return pandas.DataFrame({"query": query, "rank": rank + 1} | columns)
+        return {"query": query, "rank": rank + 1} | {name: getattr(self, name)[query, rank] for name in names}
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns of :meth:`to_frame` as lists; this needs no pandas."""
+        return {name: column.tolist() for name, column in self._columns().items()}
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return a table of matches: attributes, number of the ``query`` (from 0), and ``rank`` (from 1)."""
+        return Extra("pandas", "pandas").load().DataFrame(self._columns())
 
     def __repr__(self) -> str:
         queries, most = self.keys.shape
@@ -120,14 +161,14 @@ def _one_thread_at_a_time(cls: type[T]) -> type[T]:
 
 
 @_one_thread_at_a_time
-@dataclass(repr=False, eq=False)
 class Gallery:
     """Features of images as unit vectors, with the identity, camera, time and path of each image.
 
-    Create a gallery with :meth:`build` or :meth:`load`. Identities and cameras are integers or text; searches return
-    the type with which the gallery was built. This class checks all arguments and passes only numbers to its store. The
-    number of a text label is a hash of the text, so that all processes use the same number. Several threads may use one
-    gallery: a method waits until no other thread runs a method of the gallery.
+    Create a gallery with :meth:`build`. ``Gallery(address)`` opens a saved gallery, like :meth:`load`. Identities and
+    cameras are integers or text; searches return the type with which the gallery was built. This class checks all
+    arguments and passes only numbers to its store. The number of a text label is a hash of the text, so that all
+    processes use the same number. Several threads may use one gallery: a method waits until no other thread runs a
+    method of the gallery.
 
     Attributes:
         store: the storage engine: faiss in this process, or Milvus.
@@ -137,13 +178,18 @@ class Gallery:
     """
 
     store: Store
-    network: Embedder | None = None
-    where: str = "gallery in memory"
-    lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+    where = "gallery in memory"
 
-    def __post_init__(self) -> None:
-        if isinstance(self.store, (str, os.PathLike)):
-            raise ArgumentError("store", f"is a path; call Gallery.load({os.fspath(self.store)!r})")
+    def __init__(
+        self, store: Store | str | os.PathLike[str], network: Embedder | None = None, where: str = where
+    ) -> None:
+        if isinstance(store, (str, os.PathLike)):
+            where = os.fspath(store)
+            store = Gallery.load(where).store
+        self.store, self.network, self.where, self.lock = store, network, where, threading.RLock()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a gallery has no {name!r}" + RIGHT.get(name, ""))
 
     def __len__(self) -> int:
         return self.store.count(EVERYTHING)
@@ -340,6 +386,8 @@ class Gallery:
         for what, column in zip(LABELS, (ids, cams), strict=True):
             if column is not None:
                 self._check_kind(what, as_names(column, f"gallery {PLURAL[what]}", len(vectors)))
+        if ids is None and self._has_labels("identity"):
+            logger.warning("%s: the added images have no identity; pass ids=[…] to name the people", self.where)
         labels, names = checked_labels(len(vectors), ids, cams, times, names_of(paths), self.about.names)
         present = self.holds(labels.paths)
         if present.any():
@@ -384,6 +432,7 @@ class Gallery:
         query_cams: Any = None,
         *,
         model: Model | None = None,
+        threshold: float | None = None,
         where: Filter = EVERYTHING,
         exclude_same_camera: bool = False,
         cross_model: bool = False,
@@ -392,10 +441,12 @@ class Gallery:
 
         Args:
             images: Q images, or their features ``(Q, D)``, in the same forms as in :meth:`build`.
-            k: number of matches per query, at most the size of the gallery or 10,000; missing matches are empty.
+            k: number of matches per query, which may exceed the size of the gallery: missing matches are empty. From
+                10,000 on, there are at most as many matches as images in the gallery.
             query_ids, query_cams: ``(Q,)`` integers or text, needed only with ``exclude_same_camera``.
             model: the network that computes the features, as in :meth:`build`; for images, ``None`` means the network
                 that built the gallery.
+            threshold: cosine similarity for ``known``; ``None`` means the gallery's own threshold.
             where: filter that limits cameras, identities and times.
             exclude_same_camera: whether to exclude images from the query's camera that show the query's identity;
                 without ``query_ids``, all images from the query's camera are excluded. For a query with an unknown
@@ -407,14 +458,15 @@ class Gallery:
                 the gallery.
         """
         require(isinstance(k, (int, np.integer)) and k >= 1, "k", k, "a number of matches per query, such as 10")
-        if k > max(len(self), EMPTY_MATCHES):
-            raise ArgumentError("k", f"is {k}, but the gallery has only {counted(len(self), 'image')}; reduce k")
+        k = min(int(k), max(len(self), EMPTY_MATCHES))
+        fits = threshold is None or (isinstance(threshold, (int, float, np.number)) and -1 <= threshold <= 1)
+        require(fits, "threshold", threshold, "a cosine similarity from -1 to 1")
         if exclude_same_camera and query_cams is None:
             raise ArgumentError("query_cams", "is missing; exclude_same_camera needs the cameras of the queries")
         where = self._numbered(where)
         vectors = self._vectors(images, model, "query features", cross_model=cross_model)
         if not exclude_same_camera:
-            return self._matches(*self.store.nearest(vectors, k, where))
+            return self._matches(*self.store.nearest(vectors, k, where), threshold)
         cams = self._numbers("camera", query_cams, "query cameras", len(vectors))
         if query_ids is None:
             excluded = [() if cam == UNKNOWN else (cam,) for cam in cams]
@@ -422,7 +474,7 @@ class Gallery:
         else:
             ids = self._numbers("identity", query_ids, "query identities", len(vectors))
             filters = [replace(where, not_both=(*where.not_both, both)) for both in zip(ids, cams, strict=True)]
-        return self._matches(*self._search_each(vectors, k, filters))
+        return self._matches(*self._search_each(vectors, k, filters), threshold)
 
     def calibrate(self, images: Any, ids: Any, *, model: Model | None = None, false_accept_rate: float = 0.01) -> float:
         """Set the threshold of the gallery for a false accept rate.
@@ -596,8 +648,8 @@ class Gallery:
         columns = (np.concatenate(each) for each in zip(*(vars(one).values() for one in labels), strict=True))
         return np.concatenate(scores)[order], GalleryRows(*columns)[order]
 
-    def _matches(self, scores: np.ndarray, labels: GalleryRows) -> Matches:
-        valid, threshold = labels.keys >= 0, self.about.threshold
+    def _matches(self, scores: np.ndarray, labels: GalleryRows, threshold: float | None) -> Matches:
+        valid, threshold = labels.keys >= 0, self.about.threshold if threshold is None else threshold
         scores = np.where(valid, scores, -np.inf).astype(np.float32)
         recognised = valid
         if threshold is not None:  # it was calibrated on images with an identity, so it applies only to such images

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lreid.data.datasets import Sources, is_address
-from lreid.data.images import Images, unreadable
+from lreid.data.images import Images, Size, typical_size, unreadable
 from lreid.data.listing import (
     LIST,
     Listed,
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lreid")
 
+# A scene has more than this many pixels per pixel of the network's input, and is so many times wider for its height.
+SCENE_PIXELS, SCENE_WIDTH = 8, 1.4
 Model: TypeAlias = "str | Embedder"  # the fingerprint of a network for features; a network or its name for images
 
 
@@ -204,8 +206,20 @@ def read_images(
     if pixels.skipped:
         count = counted(len(pixels.skipped), "image")
         logger.warning("skipped %s that cannot be read; the first is %s", count, pixels.skipped[0])
+    warn_of_scenes(typical_size(pixels.records), model)
     by_path = {image.path: image for image in images}
     return [by_path[record.path] for record in pixels.records], pixels
+
+
+def warn_of_scenes(size: Size | None, model: Embedder) -> None:
+    """Warn if images of this size are much larger and wider than the crops for which a model was trained."""
+    area, ratio = model.height * model.width, model.height / model.width
+    if size is not None and size.pixels > SCENE_PIXELS * area and size.ratio < ratio / SCENE_WIDTH:
+        logger.warning(
+            "images of %.1f megapixels look like whole scenes, but the model compares crops of one person or vehicle; "
+            "crop them first, for instance with a detector",
+            size.pixels / 1e6,
+        )
 
 
 def readable(images: Sequence[SearchImage], skip_bad: bool) -> list[str]:

@@ -62,6 +62,7 @@ def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[Folder
     """
     if not new and not folder.is_dir():
         raise InputError(f"{folder}: no such folder; create it with lreid link add")
+    existed = folder.exists()
     try:
         if new:
             make_folder(folder)
@@ -74,6 +75,10 @@ def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[Folder
             f"{error.filename or folder}: {error.strerror or error}; earlier links are not affected: free some space "
             "or correct the permissions, then repeat the command"
         ) from None
+    finally:
+        if not existed:  # a command that failed has written nothing
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def _store(folder: Path, action: str, record: LinkRecord) -> Iterator[FolderChange]:

@@ -316,6 +316,38 @@ class Embedder(nn.Module):
         vectors = np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12) if normalize else vectors
 
+    def encode(self, images: AnyImages, *, flip: bool = False, batch_size: int = 128) -> np.ndarray:
+        """Extract features (n, dim) float32 of unit length, see :meth:`extract`."""
+        return self.extract(images, flip=flip, normalize=True, batch_size=batch_size)
+
+    def similarity(self, first: Any, second: Any) -> np.ndarray:
+        """Compute the cosine similarities (n, m) float32 of n and m images.
+
+        Args:
+            first, second: images in any form of :meth:`extract`, or their features, (n, dim) or (dim,) floats.
+
+        Raises:
+            InputError: :meth:`extract` raises an error, or features have another length than ``dim``.
+        """
+        one, other = map(self._unit_features, (first, second))
+        return one @ other.T
+
+    def _unit_features(self, images: Any) -> np.ndarray:
+        """Scale features (n, dim) or (dim,) to unit length, or extract those of images."""
+        if getattr(images, "ndim", 3) > 2 or "float" not in str(images.dtype):
+            return self.encode(images)
+        features = np.atleast_2d(torch.as_tensor(images).float().cpu().numpy())
+        require(features.shape[1] == self.dim, "features", features.shape, f"(n, {self.dim}) or ({self.dim},)")
+        return features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name in ("embed", "predict"):
+                raise AttributeError(f"a model has no {name!r}; call model.encode(images)") from None
+            raise
+
     def _for_extraction(self, batch_size: int) -> tuple[Embedder, int]:
         """Return the network for feature extraction, and the number of images per forward pass."""
         if self.inference is None or self.mean.device.type != "cpu":

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from lreid.data.images import FORMATS, decode, read_image
+from lreid.data.images import FORMATS, Size, decode, read_image
 from lreid.errors import InputError, NotConfirmed
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.findings import findings
 from lreid.gallery.gallery import Gallery, place_of
 from lreid.gallery.gallery_file import stamp
-from lreid.gallery.images import name_of
+from lreid.gallery.images import name_of, warn_of_scenes
 from lreid.gallery.store import numbers_of
 from lreid.models.fingerprint import fingerprint
 from lreid.report.rendering import THUMBNAIL_HEIGHT, thumbnail
@@ -225,7 +225,9 @@ class ServedGallery:
         cameras = numbers_of(np.array([number], dtype=object), gallery.about.names.get("camera", {}))
 
         def extract() -> np.ndarray:  # in memory, because a process that is killed would leave a temporary file
-            return self._model.extract(decode("the image", io.BytesIO(content)), flip=extraction.flip)
+            image = decode("the image", io.BytesIO(content))
+            warn_of_scenes(Size(image.shape[0] * image.shape[1], image.shape[0] / image.shape[1]), self._model)
+            return self._model.extract(image, flip=extraction.flip)
 
         try:
             features = self._decoder.submit(extract).result()

@@ -22,11 +22,10 @@ SHARED = ("feature", "licence", "terms")  # facts that all third-party checkpoin
 
 def table(cards: Sequence[Card]) -> str:
     """Format cards as a table of mAP / Rank-1 in per cent, averaged over galleries."""
-    heads = ("name", "trained with", "network", "seen", "unseen", "MB", "weights")
+    heads = ("name", "network", "seen", "unseen", "MB", "weights")
     rows = [
         (
             card.name,
-            f"{card.method} on {card.benchmark}",
             f"{card.backbone} {card.height}x{card.width}",
             _mean(card, "seen"),
             _mean(card, "unseen"),
@@ -35,15 +34,15 @@ def table(cards: Sequence[Card]) -> str:
         )
         for card in cards
     ]
-    sides = ("left", "left", "left", "right", "right", "right")
+    sides = ("left", "left", "right", "right", "right")
     return tabulate(rows, heads, colalign=sides, disable_numparse=True)
 
 
 def published_table(entries: Iterable[Published]) -> str:
     """Format third-party checkpoints as a table."""
-    heads = ("name", "trained on", "network", "its authors' figures, per cent")
-    rows = [(each.name, each.data, f"{_network(each)} {each.height}x{each.width}", each.figures) for each in entries]
-    return tabulate(rows, heads, disable_numparse=True)
+    heads = ("name", "trained on", "its authors' figures, per cent")
+    rows = [(each.name, each.data, each.figures) for each in entries]
+    return tabulate(rows, heads, disable_numparse=True, maxcolwidths=[None, 24, 36])
 
 
 def _mean(card: Card, kind: str) -> str:

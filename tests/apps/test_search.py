@@ -1,12 +1,14 @@
 """The commands of ``lreid search`` from build to migrate, and bad input, which changes no file."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from example_files import write_checkpoint
+from PIL import Image
 
 from lreid.gallery import build, list_images, remove
 
@@ -38,6 +40,19 @@ def test_gallery_is_built_changed_and_searched(output: Callable[..., str], world
     unknown = sum(each["unknown"] for each in answers)
     assert f"8 queries in 13 images: {8 - unknown} recognised, {unknown} unknown at threshold " in text
     assert len(text.splitlines()) <= 4 and (world / "found" / "matches.html").exists()
+
+
+def test_build_chooses_the_model_and_proposes_a_pattern(output: Callable[..., str], world: Path) -> None:
+    (world / "shop").mkdir()
+    for number, name in enumerate(("anna_gate_1", "anna_yard_1", "ben_gate_1", "ben_yard_1")):
+        Image.new("RGB", (32, 64), (60 * number, 9, 9)).save(world / "shop" / f"{name}.png")
+    pattern, model, built = output("build", "chosen", "shop").splitlines()
+    assert "zoo:people," in model and "4 images" in built
+    text = re.search('--pattern "(.*)"', pattern)[1]
+    assert output("build", "again", "shop", "--pattern", text, "--checkpoint", "model.pt") == (
+        "again: 4 images of 2 identities (anna, ben) by 2 cameras (gate, yard)\n"
+    )
+    assert output("add", "chosen", "shop").count("identit") == 0
 
 
 @pytest.mark.slow

@@ -304,7 +304,9 @@ def test_zoo_commands_print_entries(in_world, tmp_path: Path) -> None:
         found = names("--for", subject, "--license", "permissive")
         assert found[2] == subject and other not in found
         assert not set(found) & zoo.published().keys()  # all were trained on images for research only
-    assert "fastreid-sbs-r50-ibn-veri" in names("--for", "vehicles")
+    others = zoo.published().keys()
+    assert "fastreid-sbs-r50-ibn-veri" in {*names("--for", "vehicles", "--all")} and others <= {*names("--all")}
+    assert not others & {*names()} and max(map(len, printed("list", "--all").splitlines())) <= 100
     card = zoo.find("dwopp-synthetic-10")
     assert card.sha256 in printed("show", "zoo:dwopp-synthetic-10")
     assert Path(printed("download", "dwopp-synthetic-10").strip()) == card.weights

@@ -30,7 +30,7 @@ def images(tmp_path: Path) -> list[Path]:
 
 
 def test_pairs_are_compared_with_the_threshold_of_the_card(images: list[Path]) -> None:
-    comparison = compare(images, checkpoint=MODEL, device="cpu")
+    comparison = compare(*images, model=MODEL, device="cpu")
     threshold = zoo.find("dwopp-synthetic-10").verification["threshold"]
     assert (comparison["threshold"], comparison["false_accept_rate"]) == (threshold, 0.01)
     features = load_model(MODEL).extract(images, normalize=True)
@@ -49,13 +49,13 @@ def test_shape_of_the_images_chooses_the_model(images: list[Path]) -> None:
     for size, model in (((32, 64), zoo.PEOPLE), ((64, 48), zoo.VEHICLES)):
         for path in images[:2]:
             Image.open(path).resize(size).save(path)
-        comparison = compare(images[:2], device="cpu")
+        comparison = compare(*images[:2], device="cpu")
         assert comparison["threshold"] == zoo.find(model.removeprefix("zoo:")).verification["threshold"]
         assert model in comparison["notes"][0]
 
 
 def test_checkpoint_has_no_threshold(images: list[Path], tmp_path: Path) -> None:
-    comparison = compare(images[:2], checkpoint=write_checkpoint(tmp_path / "model.pt"), device="cpu")
+    comparison = compare(*images[:2], model=write_checkpoint(tmp_path / "model.pt"), device="cpu")
     (pair,) = comparison["pairs"]
     assert pair["same"] is None and said(pair, comparison).startswith("similarity ")
     assert "model.pt has no threshold" in comparison["notes"][0]
@@ -69,7 +69,7 @@ def test_gallery_gives_model_threshold_and_impostors(images: list[Path], tmp_pat
             image = draw(f"synthetic:plaza/0/{600 + person}/{camera}/0")
             Image.fromarray(image).save(folder / str(person) / f"{camera}.png")
     build_gallery(where, MODEL, [folder])
-    comparison = compare(images[:2], where=where, device="cpu")
+    comparison = compare(*images[:2], gallery=where, device="cpu")
     (pair,), listed = comparison["pairs"], list_images([folder], "gallery")
     features = load_model(MODEL).extract([image.path for image in listed], normalize=True)
     impostors = [
@@ -81,7 +81,7 @@ def test_gallery_gives_model_threshold_and_impostors(images: list[Path], tmp_pat
     assert pair["false_accept_rate"] == np.mean([score >= pair["score"] for score in impostors])
     assert "no threshold" in comparison["notes"][0]
     threshold = calibrate_gallery(where, [folder])["threshold"]
-    comparison = compare(images[:2], where=where, device="cpu")
+    comparison = compare(*images[:2], gallery=where, device="cpu")
     assert comparison["threshold"] == threshold and comparison["true_positive_rate"] is None
     assert comparison["notes"][1].startswith("8 images are too few")
     results = search_and_write(where, images, tmp_path / "matches")
@@ -91,4 +91,4 @@ def test_gallery_gives_model_threshold_and_impostors(images: list[Path], tmp_pat
 def test_missing_second_image_or_file_is_named(images: list[Path], tmp_path: Path) -> None:
     for paths, named in ((images[:1], "0.png: .*second"), ([images[0], tmp_path / "gone.png"], "gone.png: ")):
         with pytest.raises(InputError, match=named):
-            compare(paths, checkpoint=MODEL)
+            compare(*paths, model=MODEL)

@@ -222,7 +222,7 @@ def test_invalid_arguments_are_named(new_place):
     gallery = small(at=place)
     with pytest.raises(InputError, match="query_cams is missing"):
         gallery.search(vectors(1), model="a1", exclude_same_camera=True)
-    for argument, value in [("k", 0), ("k", 10**9), ("where", None), ("where", [1])]:
+    for argument, value in [("k", 0), ("where", None), ("where", [1])]:
         with pytest.raises(InputError, match=f"^{argument} is "):
             gallery.search(vectors(1), model="a1", **{argument: value})
     for paths in (None, 3):
@@ -378,9 +378,32 @@ def test_float64_features_are_normalised_in_float64(new_place, scale):
     assert threshold == pytest.approx(cosines.max(), abs=1e-6)
 
 
-def test_path_in_place_of_a_store_names_the_right_call() -> None:
-    with pytest.raises(InputError, match=r"Gallery\.load\('people\.gallery'\)"):
-        Gallery("people.gallery")  # type: ignore[arg-type]
+def test_matches_are_rows_of_the_arrays_and_a_threshold_decides_which_are_known(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    ids, paths = ["anna", "ben", None, "anna"], [f"{number}.jpg" for number in range(4)]
+    built = Gallery.build(rng.standard_normal((4, 6)), paths, ids, model="a1")
+    built.save(tmp_path / "people.gallery")
+    gallery, queries = Gallery(tmp_path / "people.gallery"), rng.standard_normal((2, 6))
+    with pytest.raises(InputError, match="none.gallery"):
+        Gallery(tmp_path / "none.gallery")
+    for k in (7, 10**6):  # both above the size of the gallery
+        matches = gallery.search(queries, k, model="a1", threshold=0.1)
+        assert len(matches) == 8 and matches[0] == next(iter(matches)) and matches.unknown.shape == (2,)
+        for place, match in enumerate(matches):
+            row = place // 4, place % 4
+            assert (match.query, match.rank) == (row[0], row[1] + 1)
+            assert match.score == matches.scores[row] and match.path == matches.paths[row]
+            assert match.identity == matches.ids[row] == ids[paths.index(match.path)]
+            assert match.known == (match.identity is not None and match.score >= 0.1)
+        frame = matches.to_frame().replace({np.nan: None}).to_dict("list")
+        assert matches.to_dict() == frame
+    assert {match.known for match in gallery.search(queries, 4, model="a1")} == {True}  # the gallery has no threshold
+    for wrong in (1.5, "high", True + 1):
+        with pytest.raises(InputError, match="threshold"):
+            gallery.search(queries, model="a1", threshold=wrong)
+    for guess, call in (("ids", "labels"), ("names", "identities"), ("other", "other")):
+        with pytest.raises(AttributeError, match=call):
+            getattr(gallery, guess)
 
 
 @pytest.mark.parametrize(

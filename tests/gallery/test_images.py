@@ -16,7 +16,7 @@ from lreid.data.datasets import Sources
 from lreid.data.images import read_image
 from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
-from lreid.gallery import Gallery
+from lreid.gallery import Gallery, build
 from lreid.gallery.images import SearchImage, list_images, list_queries, who
 from lreid.link.record import LinkRecord
 from lreid.models.embedder import Embedder
@@ -271,3 +271,20 @@ def test_missing_model_and_paths_are_named(model: Embedder) -> None:
             call()
     with contextlib.suppress(ImportError):
         assert len(known.search(features, 1, model=model).to_frame()) == 1  # the network stands for its fingerprint
+
+
+def test_whole_scenes_and_images_without_names_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sizes = {"photo": (640, 480), "portrait": (900, 1200), "crop": (400, 800), "small": (64, 48)}
+    reported = []
+    for name, size in sizes.items():
+        (tmp_path / name).mkdir()
+        Image.new("RGB", size).save(tmp_path / name / "1.jpg")
+        caplog.clear()
+        build(tmp_path / f"{name}.gallery", Path(MODEL), list_images([tmp_path / name], "gallery"), device="cpu")
+        reported += [name] * ("whole scenes" in caplog.text)
+    assert reported == ["photo", "portrait"]
+    gallery, caplog.records[:] = Gallery.build(np.eye(2), ["a", "b"], ["anna", "ben"], model="a1"), []
+    gallery.add(np.eye(2), ["c", "d"], ["anna", None], model="a1")
+    assert not caplog.records
+    gallery.add(np.eye(2), ["e", "f"], model="a1")
+    assert len(caplog.records) == 1 and "ids=" in caplog.text

@@ -316,7 +316,7 @@ def test_online_without_a_threshold_is_refused_before_a_video_is_read(
     monkeypatch.setattr("lreid.link.commands.cut", None)
     words = ("add", tmp_path / "linked", films / "day-1.yaml", "--checkpoint", films / "model.pt", "--device", "cpu")
     assert lreid(*words, "--online") == 2 and "--online has no threshold" in capsys.readouterr().err
-    assert not (tmp_path / "linked" / "identities.json").exists()
+    assert not (tmp_path / "linked").exists()
 
 
 def test_few_tracklets_take_the_threshold_of_the_card_then_the_stored_one(

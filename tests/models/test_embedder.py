@@ -44,6 +44,27 @@ def test_extraction_restores_the_training_mode(model: Embedder) -> None:
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
+def test_similarity_is_the_cosine_of_images_and_of_features(model: Embedder) -> None:
+    features = model.extract(IMAGES).astype(np.float64)
+    lengths = np.sqrt((features**2).sum(1))
+    wanted = [
+        [a @ b / la / lb for b, lb in zip(features[3:], lengths[3:], strict=True)]
+        for a, la in zip(features, lengths, strict=True)
+    ]
+    np.testing.assert_allclose(model.encode(IMAGES), features / lengths[:, None], rtol=1e-4, atol=1e-6)
+    for second in (IMAGES[3:], features[3:], torch.from_numpy(features[3:]), model.encode(IMAGES[3:])):
+        np.testing.assert_allclose(model.similarity(IMAGES, second), wanted, atol=1e-5)
+    np.testing.assert_allclose(model.similarity(features[0], IMAGES[3]), [wanted[0][:1]], atol=1e-5)
+    with pytest.raises(ArgumentError, match="features"):
+        model.similarity(features[:, 1:], IMAGES)
+    for guess in ("embed", "predict"):
+        with pytest.raises(AttributeError, match="encode") as error:
+            getattr(model, guess)
+        assert "\n" not in str(error.value)
+    with pytest.raises(AttributeError, match="embedding"):
+        model.embedding  # noqa: B018
+
+
 @pytest.mark.parametrize(
     ("images", "message"),
     [
