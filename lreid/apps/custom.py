@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 from jinja2 import Template
 from tabulate import tabulate
 from yacs.config import CfgNode
@@ -26,11 +25,10 @@ from lreid.data.datasets import load_datasets
 from lreid.data.images import UPRIGHT, Size, typical_size
 from lreid.data.listing import first_few
 from lreid.data.records import DataSet
-from lreid.data.tasks import BEFORE
 from lreid.errors import ArgumentError, InputError, counted, naming_keys
 from lreid.methods import method_class
-from lreid.results import Results, matrix
-from lreid.results.intervals import gain_interval
+from lreid.report.sections import CLEAR, gain_rows
+from lreid.results import Results
 from lreid.zoo.names import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
 
 FULL = (256, 128)  # input size of networks with ImageNet weights, height and width
@@ -39,7 +37,6 @@ RATE = 2e-4  # learning rate for networks from the zoo
 METHOD = "retrace"
 MOST_IDENTITIES, MOST_IMAGES = 24, 5  # maximum number of identities per batch, and of images per identity
 STEP = 16  # pixels; a square input is a multiple of this, because networks halve an image several times
-CLEAR = 5.0  # change in points of AP from which an identity counts as better or worse
 _TEMPLATE = Template(
     Path(__file__).with_suffix(".md").read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True
 )
@@ -272,45 +269,16 @@ def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], **values: Any
 
 
 def gains(results: Results) -> str:
-    """Make a table of the metrics on each test set before and after a run, with the smallest visible difference.
-
-    "Before" means the initial model of the run. :func:`lreid.results.intervals.gain_interval` computes the confidence
-    interval of a gain. An identity counts as better if its AP rises by more than :data:`CLEAR` points, and as worse if
-    it falls by more. The smallest visible difference is half the width of the confidence interval or the weight of one
-    query, whichever is larger.
-    """
-    rows, notes = [], []
-    for column, gallery in enumerate(results["galleries"]):
-        name, people = one_line(gallery["name"]), results["identity_ap"][gallery["name"]]
-        first = {metric: matrix(results, metric)[0][column] for metric in ("mAP", "rank1")}
-        first_ap, last_ap = people["ap"][0], people["ap"][-1]
-        if results.get("initial"):
-            first = {metric: results["initial"][metric][column] for metric in first}
-            first_ap = results["initial_ap"][gallery["name"]]
-        pairs = [f"{value:.1f} → {matrix(results, metric)[-1][column]:.1f}" for metric, value in first.items()]
-        low, high = gain_interval(first_ap, last_ap, people["queries"])
-        changes, queries = np.subtract(last_ap, first_ap), sum(people["queries"])
-        row = {
-            "test set": name,
-            "mAP": pairs[0],
-            "gain (95 % interval)": f"{results['mAP'][-1][column] - first['mAP']:+.1f} ({low:+.1f} to {high:+.1f})",
-            "Rank-1": pairs[1],
-            "better": int((changes > CLEAR).sum()),
-            "worse": int((changes < -CLEAR).sum()),
-        }
-        if results["tasks"][0] == BEFORE:
-            row["identities"] = "learned before" if gallery["first_task"] == 0 else "new"
-        rows.append(row)
-        least = max((high - low) / 2, 100 / queries)
-        size = f"{counted(queries, 'query')} of {counted(len(changes), 'identity')}"
-        notes.append(f"{name}: {size}, too few to show differences under {least:.1f} points")
+    """Make a table of :func:`lreid.report.sections.gain_rows`, with the smallest visible difference per test set."""
+    rows = gain_rows(results)
     head = "before → after on the same queries, in per cent; better, worse: number of identities whose AP changed by"
-    table = tabulate(rows, headers="keys", disable_numparse=True)
-    return "\n".join([f"{head} {CLEAR:g} points or more", "", table, "", *notes])
+    table = tabulate([row for row, _ in rows], headers="keys", disable_numparse=True)
+    return "\n".join([f"{head} {CLEAR:g} points or more", "", table, "", *(note for _, note in rows)])
 
 
 def next_steps(images: Path, run: Path) -> str:
-    """Return the two commands that usually follow: search with the model, and fine-tune it on other people."""
+    """Return the commands that usually follow: see ranked images, search, and fine-tune on other people."""
     gallery = f"{one_line(title_of(images))}.gallery"
     search = shlex.join(["lreid", "search", "build", gallery, str(images), "--checkpoint", str(run)])
-    return f"next:\n  {search}\n  {shlex.join(['lreid', 'train', 'OTHER_IMAGES', '--from', str(run)])}"
+    others = [["lreid", "report", str(run), "--images"], ["lreid", "train", "OTHER_IMAGES", "--from", str(run)]]
+    return "\n  ".join(["next:", search, *map(shlex.join, others)])

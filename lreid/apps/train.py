@@ -109,12 +109,10 @@ def run(args: argparse.Namespace) -> None:
         print(f"report: {args.out / 'report.html'}")
     if distributed.is_first() and (results["initial"] or cfg.BENCHMARK.LEARNED_IDENTITIES) and results["galleries"]:
         from lreid.apps import custom
-        from lreid.apps.visual import write_page_with_images
 
         print(f"\n{custom.gains(results)}")
         if images is not None:
             print(f"\n{custom.next_steps(images, args.out)}")
-        write_page_with_images(args.out)
 
 
 def _check(args: argparse.Namespace, images: Path | None, overrides: Sequence[str]) -> None:

@@ -23,12 +23,11 @@ from lreid.evaluation.test_set import TestSet
 from lreid.loading import model_config
 from lreid.models.embedder import Embedder
 from lreid.report import rendering
-from lreid.report.page import links_in, write_page
 from lreid.report.plots import Dot, common_box, dot_keys, scatter
 from lreid.report.rendering import Panel, inside, panel
 from lreid.report.sections import HARDEST, IdentityKey, Pictures, finished, hardest_identities, most_forgotten
 from lreid.report.tables import Group, grouped
-from lreid.results import Results, figures_of, read
+from lreid.results import Results, figures_of
 from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.protocols import average_evaluations
 from lreid.utils.extras import Extra
@@ -36,13 +35,6 @@ from lreid.utils.extras import Extra
 RANKINGS, LOOKED_INTO = 10, 4  # number of queries with matches on the page, and number of queries with activation maps
 ON_THE_MAP = 10  # number of identities on a map of features
 PER_IDENTITY = 12  # maximum number of images per identity
-
-
-def write_page_with_images(folder: Path) -> None:
-    """Write ``report.html`` of a run with images of its test identities."""
-    runs = [read(folder)]
-    sections, pictures = images_of_runs([folder], runs, blur=False)
-    write_page(folder / "report.html", runs, pictures=pictures, more=sections, links=links_in(folder))
 
 
 @naming_keys(**ARGUMENTS)

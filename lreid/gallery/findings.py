@@ -122,8 +122,7 @@ def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate:
     if named is None:
         return f"unknown: none of the matches has a name, {rule}"
     if finding["unknown"]:
-        nearest = "the best match" if named is best else "the best match with a name"
-        return f"unknown: {nearest} has {named['score']:.3f}, {rule}"
+        return f"unknown: the nearest is {named['identity']} with {named['score']:.3f}, {rule}"
     return f"known: {finding['identity']}, {named['score']:.3f}, {rule}"
 
 

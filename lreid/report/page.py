@@ -13,8 +13,10 @@ from lreid.evaluation.observer import Observer
 from lreid.report import sections
 from lreid.report.plots import learning_curve, save_figure
 from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, once, panel, render
-from lreid.report.sections import TEXTS, Pictures, hardest, identity_forgetting
+from lreid.report.sections import TEXTS, Pictures, gain_rows, hardest, identity_forgetting
 from lreid.report.tables import (
+    MAIN_COLUMNS,
+    OPTIONAL,
     RESULT_COLUMNS,
     TRANSFER,
     Column,
@@ -101,7 +103,8 @@ def write_page(
         ("; ".join(group.name for group in members), _of_benchmark(members, where, pictures))
         for members, where in by_benchmark(groups)
     ]
-    facts = [*settings(runs), *_folders(path, runs, folders)]
+    every = [] if tables else _all_metrics(groups)
+    facts = [*every, *settings(runs), *_folders(path, runs, folders)]
     everything = anchored([*tables, *(each for _, panels in benchmarks for each in panels), *more, *facts])
     left = iter(everything)
     page = render(
@@ -155,10 +158,17 @@ class Headline(NamedTuple):
 
 
 def headlines(results: Results) -> list[Headline]:
-    """Make the large numbers of the summary; the sign of a difference such as forgetting determines its colour."""
-    shown = []
-    for column in (*RESULT_COLUMNS, *TRANSFER):
-        if column.key == "mean_over_tasks_mAP" and len(results["mAP"]) < 2:  # equals the seen mAP
+    """Make the large numbers of the summary; the sign of a difference such as forgetting determines its colour.
+
+    If the run tested its initial model, the number of people who got worse replaces forgetting and plasticity.
+    """
+    changed = [row for row, _ in gain_rows(results)]
+    shown = [
+        Headline(f"{row['worse']} worse, {row['better']} better", f"of {row['people']} people in {row['test set']}")
+        for row in changed[:2]
+    ]
+    for column in MAIN_COLUMNS:
+        if column.key == "mean_over_tasks_mAP" or column.key.startswith(OPTIONAL) or (changed and column.signed):
             continue
         if (value := results["summary"].get(column.key)) is not None:
             tone = ("good" if value > 0 else "bad" if value < 0 else "") if column.signed else ""
@@ -170,6 +180,14 @@ def comparison(groups: Sequence[Group]) -> list[Panel]:
     """Show the metrics after the last task."""
     title, note = TEXTS["comparison"]
     return [panel("table.html", title, note, table=_group_table(title, groups, RESULT_COLUMNS))]
+
+
+def _all_metrics(groups: Sequence[Group]) -> list[Panel]:
+    title, run = "All metrics", groups[0].runs[0]
+    # With a single task, the mean over tasks equals the seen mAP.
+    shown = [each for each in RESULT_COLUMNS if each.key != "mean_over_tasks_mAP" or len(run["mAP"]) > 1]
+    table = _group_table(title, groups, [*shown, *TRANSFER])
+    return [panel("table.html", title, "", table=table)] if run["summary"] else []
 
 
 def cost(groups: Sequence[Group]) -> list[Panel]:
@@ -398,6 +416,7 @@ def _searched(config: dict[str, Any]) -> str | None:
 
 # In the order of a page; for each benchmark, a section is left out if the runs have no values for it.
 SECTIONS = (
+    sections.before_after,
     sections.learning_curves,
     results_matrix,
     past_galleries,

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from lreid.errors import counted
 from lreid.report.plots import Axis, Line, Points, averages, line_chart, line_keys, lines_of
 from lreid.report.rendering import VERDICTS, Cell, Panel, RankedQuery, Table, TableRow, Tile, panel
 from lreid.report.tables import Group, labels, mean_and_std, number, spread_text
-from lreid.results import MEAN_KINDS, METRICS, Results, falls_and_rises, identity_changes, task_changes
+from lreid.results import MEAN_KINDS, METRICS, Results, falls_and_rises, identity_changes, matrix, task_changes
 from lreid.utils.reading import parse_yaml
 
 CLASSIFICATIONS = {"class": "class-incremental", "task": "task-incremental"}
@@ -29,6 +30,7 @@ GALLERY_FIGURES = ("first mAP", "best mAP", "last mAP", *SIDES)
 TEXTS: dict[str, list[str]] = parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 BAND = " Bands: one standard deviation."
 MOST_TICKS = 10  # maximum number of ticks on an x axis
+CLEAR = 5.0  # change in points of AP from which an identity counts as better or worse
 HARDEST = 15  # maximum number of hardest identities
 MOST_FORGOTTEN = 8  # maximum number of forgotten identities
 ROOM = 4  # maximum number of methods in one line
@@ -49,6 +51,67 @@ class Chart(NamedTuple):
     def svg(self) -> Markup:
         """The chart as an ``<svg>`` element."""
         return line_chart(tuple(self.lines), f"{self.title} by {self.axis.label}", self.axis)
+
+
+# ---------------------------------------------------------------- before and after
+
+
+def gain_rows(results: Results) -> list[tuple[dict[str, Any], str]]:
+    """Compare the metrics on each test set before and after a run, if the run tested its initial model.
+
+    :func:`lreid.results.intervals.gain_interval` computes the confidence interval of a gain. An identity counts as
+    better if its AP rises by more than :data:`CLEAR` points, and as worse if it falls by more.
+
+    Returns:
+        For each test set, the columns of a row, and a note with the smallest visible difference: half the width of the
+        confidence interval or the weight of one query, whichever is larger.
+    """
+    from lreid.results.intervals import gain_interval
+
+    continued = results["tasks"][0] == "before"  # lreid.data.tasks.BEFORE, all training before the run
+    if not results["mAP"] or not (results.get("initial") or (continued and len(results["mAP"]) > 1)):
+        return []
+    rows = []
+    for column, gallery in enumerate(results["galleries"]):
+        people: Any = results.get("identity_ap", {}).get(gallery["name"])
+        before: Any = results.get("initial_ap", {}).get(gallery["name"])
+        if not people or (results.get("initial") and not before):
+            continue
+        name = gallery["name"] if gallery["name"].isprintable() else ascii(gallery["name"])
+        first = {metric: matrix(results, metric)[0][column] for metric in ("mAP", "rank1")}
+        first_ap, last_ap = people["ap"][0], people["ap"][-1]
+        if results.get("initial"):
+            first = {metric: results["initial"][metric][column] for metric in first}
+            first_ap = before
+        pairs = [f"{number(value)} → {number(matrix(results, metric)[-1][column])}" for metric, value in first.items()]
+        low, high = gain_interval(first_ap, last_ap, people["queries"])
+        changes, queries = np.subtract(last_ap, first_ap), sum(people["queries"])
+        row = {
+            "test set": name,
+            "mAP": pairs[0],
+            "gain (95 % interval)": f"{results['mAP'][-1][column] - first['mAP']:+.1f} ({low:+.1f} to {high:+.1f})",
+            "Rank-1": pairs[1],
+            "better": int((changes > CLEAR).sum()),
+            "worse": int((changes < -CLEAR).sum()),
+            "people": len(changes),
+        }
+        if continued:
+            row["identities"] = "learned before" if gallery["first_task"] == 0 else "new"
+        size, least = f"{counted(queries, 'query')} of {counted(len(changes), 'identity')}", (high - low) / 2
+        note = f"{name}: {size}, too few to show differences under {max(least, 100 / queries):.1f} points"
+        rows.append((row, note))
+    return rows
+
+
+def before_after(groups: Sequence[Group], where: str) -> list[Panel]:
+    """Show a single run's metrics before and after training."""
+    rows = gain_rows(groups[0].runs[0]) if len(groups) == len(groups[0].runs) == 1 else []
+    if not rows:
+        return []
+    cells = [TableRow("", [str(cell) for cell in row.values()]) for row, _ in rows]
+    title, note = TEXTS["before_after"]
+    note = " ".join([note.format(clear=CLEAR), *(f"{each}." for _, each in rows)])
+    return [panel("table.html", f"{title}{where}", note, table=Table(title, [*rows[0][0]], cells))]
 
 
 # ---------------------------------------------------------------- after every task
@@ -122,6 +185,7 @@ def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
     lines = {key: lines_of(groups, partial(_changes, side=side)) for side, key in enumerate(SIDES)}
     charts = _split(groups, "Points of AP", lines, axis)
     table = _by_test_set(groups) if charts else None
+    charts = charts if total > 2 else []  # a single point is not a curve
     return _section(groups, "forgetting", where, charts, table)
 
 
@@ -366,7 +430,7 @@ def _section(
         name: key of :data:`TEXTS`.
         where: suffix of the title.
     """
-    if not charts:
+    if not charts and table is None:
         return []
     title, note = TEXTS[name]
     note += band_note(line for chart in charts for line in chart.lines)

@@ -76,8 +76,8 @@ BELOW = match(2, "a", "ann", known=False)
         (finding("q", None, ANN), None, "nearest: ann, 0.900"),
         (finding("q", None, NAMELESS, match(2, "a", "ann")), None, "nearest: an identity without a name, 0.900"),
         (finding("q", None, NAMELESS, unknown=True), 0.5, "unknown: none of the matches has a name, threshold 0.5"),
-        (finding("q", None, ANN | {"known": False}, unknown=True), 0.95, "unknown: the best match has 0.900"),
-        (finding("q", None, NAMELESS, BELOW, unknown=True), 0.95, "unknown: the best match with a name has 0.800"),
+        (finding("q", None, ANN | {"known": False}, unknown=True), 0.95, "unknown: the nearest is ann with 0.900"),
+        (finding("q", None, NAMELESS, BELOW, unknown=True), 0.95, "unknown: the nearest is ann with 0.800"),
         (finding("q", None, NAMELESS, match(2, "a", "ann")), 0.5, "known: ann, 0.800, threshold 0.5"),
     ],
 )

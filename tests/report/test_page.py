@@ -66,7 +66,7 @@ def test_page_holds_the_figures(results, run_folder):
         "-1.2",
         "+11.2",
         "+20.0",
-        "11.0forward transfer",
+        "11.0",
         "Unfinished: 3 of 4 tasks",
         "1 h 2 min",
         "1 min 1 s",
@@ -272,10 +272,11 @@ def test_command_and_changed_keys_are_shown(results, tmp_path):
 def test_all_metrics_are_shown(results, tmp_path):
     run = results()
     run["summary"] |= {f"seen_{metric.name}": 50.0 + place for place, metric in enumerate(METRICS)}
-    card = read_page(tmp_path / "a.html", [run]).text
+    page = read_page(tmp_path / "a.html", [run])
     heads = next(line for line in read_page(tmp_path / "b.html", [run, run | {"seed": 1}]).lines if line[0] == "method")
     for place, metric in enumerate(METRICS):
-        assert f"5{place}.0seen {metric.title}" in card and f"seen {metric.title}" in heads
+        assert f"seen {metric.title}" in heads and f"5{place}.0" in page.lines[-1]
+        assert (f"5{place}.0seen {metric.title}" in page.text) == metric.main  # a tile at the top
 
 
 def test_accuracy_within_tasks_is_a_curve_by_images(results, tmp_path, charted):
@@ -309,3 +310,20 @@ def test_contents_lead_to_sections(results, tmp_path):
     assert len(opened) < len(named) / 2
     page = read_page(tmp_path / "one.html", [results()])
     assert all("open" in attributes for tag, attributes in page.tags if tag == "details")
+
+
+def test_before_and_after_open_the_page_of_custom_images(results, run_folder):
+    run = results(unseen=())
+    run["initial"] = {metric: [40.0, 2.5] for metric in ("mAP", "rank1")}
+    for name, history in run["identity_ap"].items():
+        history["queries"] = [3, 1]
+        run.setdefault("initial_ap", {})[name] = [4.0, 41.0]
+    page = read(run_folder(run))
+    (head, plaza, harbor) = page.lines[:3]
+    rows = {column: (a, b) for column, a, b in zip(head, plaza, harbor, strict=True)}
+    # The AP of the identities changes from 4 and 41 to 10 + column and 30 - column.
+    assert rows["test set"] == ("plaza", "harbor") and rows["mAP"] == ("40.0 → 20.0", "2.5 → 21.0")
+    assert rows["gain (95 % interval)"][0].startswith("-20.0 (") and rows["people"] == ("2", "2")
+    assert (rows["better"], rows["worse"]) == (("1", "1"), ("1", "1"))
+    cards = [text for tag, text in page.tags if text.get("class") == "card"]
+    assert len(cards) <= 6 and "1 worse, 1 better" in page.text and "-1.2forgetting" not in page.text

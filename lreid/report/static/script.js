@@ -40,6 +40,14 @@ if (filter) {
 const images = [...document.querySelectorAll("img[src]")];
 for (const each of document.querySelectorAll("img[data-same]"))
   each.setAttribute("src", images[each.dataset.same].getAttribute("src"));
+/* A click on a thumbnail enlarges it; a further click or the escape key makes it small again. */
+for (const each of document.querySelectorAll(".frame img")) {
+  each.tabIndex = 0;
+  each.addEventListener("click", () => each.classList.toggle("large"));
+  each.addEventListener("keydown", event => {
+    if (event.key === "Enter" || event.key === "Escape") each.classList.toggle("large", event.key === "Enter");
+  });
+}
 /* A link to a section opens it. */
 const opened = () => {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
