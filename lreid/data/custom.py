@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from lreid.data.datasets import Scheme, Sources
 from lreid.data.listing import (
     LIST,
+    SPLIT_FOLDERS,
     Listed,
     Pattern,
     data_set_of,
@@ -70,7 +71,10 @@ def source_of(path: Path, root: Path | None = None) -> str:
 
 def title_of(path: Path) -> str:
     """Make a title of one printable line from the name of a folder or file, for tables, pages and folder names."""
-    name = path.resolve().name if path.is_dir() else path.resolve().stem
+    path = path.resolve()
+    if path.is_dir() and path.name in SPLIT_FOLDERS and path.parent.name:  # my/train is named after my
+        path = path.parent
+    name = path.name if path.is_dir() else path.stem
     return "".join(each if each.isprintable() else "_" for each in name) or "own"
 
 

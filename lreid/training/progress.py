@@ -77,13 +77,15 @@ class Progress(Observer):
     def __init__(self, results: Results, task_steps: list[int], *, shown: bool) -> None:
         self.results, self.task_steps, self.shown = results, task_steps, shown
         self.bar = tqdm(disable=True)
-        self.line_at = time.monotonic()
+        self.epoch_line_at = time.monotonic()
 
     @contextmanager
     def bar_from(self, step: int) -> Iterator[None]:
         """Show the bar within a context; ``step`` is the number of steps that an interrupted run has finished."""
         total, disable = sum(self.task_steps), None if self.shown else True  # None hides the bar outside a terminal
         self.bar = tqdm(total=total, initial=step, unit="step", disable=disable, leave=False, bar_format=BAR)
+        self.first = self.step = step
+        self.started = self.line_at = time.monotonic()
         with logging_redirect_tqdm(), self.bar:
             yield
 
@@ -95,16 +97,22 @@ class Progress(Observer):
             logger.info("%s", text)
 
     def before_batch(self, batch: Batch) -> None:
-        """Count the batch."""
+        """Count the batch; without a bar, log the time left from time to time, also within the first epoch."""
         self.bar.update()
+        now, total = time.monotonic(), sum(self.task_steps)
+        if self.bar.disable and now - self.line_at >= LINE_EVERY and self.step > self.first:
+            left = (now - self.started) / (self.step - self.first) * (total - self.step) / 60
+            self.line_at = now
+            logger.info("step %d of %d, about %.0f min left", self.step, total, left)
+        self.step += 1
 
     def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
         """Show the last loss terms; without a bar, log the epoch from time to time."""
         entry = self.results["loss_history"][-1:] or [{}]
         terms = {name: f"{value:.3f}" for name, value in entry[0].items() if name not in ("task", "epoch", "lr")}
         self.bar.set_postfix(terms, refresh=False)
-        if self.bar.disable and time.monotonic() - self.line_at >= LINE_EVERY:
-            self.line_at = time.monotonic()
+        if self.bar.disable and time.monotonic() - self.epoch_line_at >= LINE_EVERY:
+            self.epoch_line_at = time.monotonic()
             losses = ", ".join(f"{name} {value}" for name, value in terms.items())
             task = len(self.results["mAP"]) + 1
             logger.info("task %d of %d, epoch %d of %d: %s", task, len(self.task_steps), epoch, epochs, losses)

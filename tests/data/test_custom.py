@@ -8,7 +8,7 @@ import pytest
 from example_files import touch
 from PIL import Image
 
-from lreid.data.custom import cameras_of, read_custom, source_of, splits_of
+from lreid.data.custom import cameras_of, read_custom, source_of, splits_of, title_of
 from lreid.data.datasets import Sources, load_datasets
 from lreid.data.images import typical_size
 from lreid.data.listing import Listed
@@ -152,3 +152,9 @@ def test_of_many_images_few_are_opened(tmp_path: Path, monkeypatch) -> None:
     splits = (found.data_set.train, found.data_set.query, found.data_set.gallery)
     assert sum(map(len, splits)) == 5_000 and len(found.cameras) == 3
     assert size is not None and size.ratio == 2.0 and len(opened) <= 400
+
+
+def test_folder_of_a_split_is_named_after_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "shop" / "train" / "anna").mkdir(parents=True)
+    assert title_of(tmp_path / "shop" / "train") == title_of(tmp_path / "shop") == "shop"
+    assert title_of(tmp_path / "shop" / "train" / "anna") == "anna" and title_of(tmp_path / "train.csv") == "train"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -214,6 +215,9 @@ def test_run_without_a_terminal_logs_its_epochs(
         train(config(), tmp_path / "run")
     log = (tmp_path / "run" / "log.txt").read_text()
     assert all(f"task {task} of 3, epoch {epoch} of 3: dmml " in log for task in (1, 2, 3) for epoch in (1, 2, 3))
+    steps = [(int(step), int(total)) for step, total in re.findall(r"step (\d+) of (\d+), about \d+ min left", log)]
+    assert log.index("step 1 of") < log.index("epoch 1 of 3") and {total for _, total in steps} == {len(steps) + 1}
+    assert [step for step, _ in steps] == [*range(1, len(steps) + 1)]
 
 
 class Unordered(Observer):
