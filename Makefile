@@ -39,7 +39,7 @@ lint: .venv/developing
 	$(BIN)/mypy
 	$(BIN)/python tools/check_english.py
 
-docs: .venv/developing
+docs: .venv/documenting
 	$(BIN)/mkdocs build --strict
 
 # Constraints for pip: PIP_CONSTRAINT=requirements.lock make test. Left out: what was installed from a folder, what only a
@@ -53,12 +53,15 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 EXTRAS := $(FAISS),train
 .venv/developing: EXTRAS := $(EXTRAS),milvus,start,render,export,serve,heif,parquet,adapters,clip,docs,dev
 
-.venv/installed .venv/developing: setup.py
+.venv/developing: ALSO := .venv/installed
+.venv/documenting: EXTRAS := docs
+
+.venv/installed .venv/developing .venv/documenting: pyproject.toml
 	@echo "Installing lreid with its packages (torch is large: one to several minutes) …"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP_INSTALL) --upgrade pip setuptools wheel
 	PYTHONWARNINGS=ignore $(PIP_INSTALL) --editable ".[$(EXTRAS)]"
-	touch .venv/installed $@
+	touch $@ $(ALSO)
 
 clean:
 	rm -rf .venv *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage site

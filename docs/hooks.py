@@ -29,6 +29,8 @@ OUTSIDE = {
     "CHANGELOG.md": "CHANGELOG.md",
     "REPRODUCIBILITY.md": "REPRODUCIBILITY.md",
     "MODEL_ZOO.md": "MODEL_ZOO.md",
+    "SECURITY.md": "SECURITY.md",
+    "THIRD_PARTY.md": "THIRD_PARTY.md",
     "datasets/README.md": "dataset-folders.md",
 }  # file in the repository: page of the site
 LINK = re.compile(r"(?P<text>!?\[(?:[^\]\n]|\n(?!\n))*\])\((?P<target>[^()\s#]+)(?P<anchor>#[^()\s]*)?\)")

@@ -1,23 +1,21 @@
-"""The arguments of setup.py and the steps of the Dockerfile."""
+"""The settings of pyproject.toml and the steps of the Dockerfile."""
 
-import runpy
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from packaging.requirements import Requirement
+from setuptools.config.pyprojecttoml import read_configuration
 
 
-def setup_keywords(repository: Path) -> dict[str, Any]:
-    """The arguments of ``setup``."""
-    with mock.patch("setuptools.setup") as setup:
-        runpy.run_path(str(repository / "setup.py"))
-    return setup.call_args.kwargs
+def project_of(repository: Path) -> dict[str, Any]:
+    """The table ``project`` as setuptools reads it, with the version."""
+    project: dict[str, Any] = read_configuration(repository / "pyproject.toml")["project"]
+    return project
 
 
 def extras_of(repository: Path) -> dict[str, list[str]]:
     """Names of the packages of every extra, including those of other extras of lreid."""
-    required = setup_keywords(repository)["extras_require"]
+    required = project_of(repository)["optional-dependencies"]
 
     def packages(extra: str) -> list[str]:
         names: list[str] = []

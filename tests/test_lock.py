@@ -1,16 +1,16 @@
-"""requirements.lock has an allowed version of every package in setup.py."""
+"""requirements.lock has an allowed version of every package in pyproject.toml."""
 
 from itertools import chain
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging_files import setup_keywords
+from packaging_files import project_of
 
 
 def requirements_of(repository: Path) -> list[Requirement]:
-    """All requirements of setup.py except loggers, which no test needs, and faiss-gpu."""
-    keywords = setup_keywords(repository)
-    texts = [*keywords["install_requires"], *chain(*keywords["extras_require"].values())]
+    """All requirements of pyproject.toml except loggers, which no test needs, and faiss-gpu."""
+    project = project_of(repository)
+    texts = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     return [
         each for each in map(Requirement, texts) if each.name not in ("faiss-gpu", "lreid", "wandb", "mlflow-skinny")
     ]

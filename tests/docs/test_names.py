@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from packaging_files import setup_keywords
+from packaging_files import project_of
 
 import lreid
 from lreid import losses
@@ -121,7 +121,7 @@ def test_measured_figures_appear_only_in_generated_tables(pages: dict[str, str])
 
 def test_one_version(repository: Path, pages: dict[str, str]) -> None:
     version = lreid.__version__
-    assert setup_keywords(repository)["version"] == version
+    assert project_of(repository)["version"] == version
     (cited,) = re.findall(r"^version: (.+)$", (repository / "CITATION.cff").read_text(encoding="utf-8"), re.M)
     assert cited == version
     assert re.search(r"^## (\S+?),? ", pages["CHANGELOG.md"], re.M)[1] == version

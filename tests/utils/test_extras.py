@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from packaging_files import extras_of, setup_keywords
+from packaging_files import extras_of, project_of
 
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
@@ -99,7 +99,7 @@ for use in (lambda: build(features, list("abcdef"), ids, model="m"), lambda: dra
     [("linux", "x86_64", "faiss-gpu"), ("linux", "aarch64", "faiss-cpu"), ("darwin", "arm64", "faiss-cpu")],
 )
 def test_extra_gpu_installs_the_build_that_exists(system: str, machine: str, build: str, repository: Path) -> None:
-    wanted = [Requirement(text) for text in setup_keywords(repository)["extras_require"]["gpu"]]
+    wanted = [Requirement(text) for text in project_of(repository)["optional-dependencies"]["gpu"]]
     here = {"sys_platform": system, "platform_machine": machine}
     chosen = [each.name for each in wanted if each.marker is None or each.marker.evaluate(here)]
     assert [name for name in chosen if name != "lreid"] == [build]
