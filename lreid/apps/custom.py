@@ -29,6 +29,7 @@ from lreid.errors import ArgumentError, InputError, counted, naming_keys
 from lreid.methods import method_class
 from lreid.report.sections import CLEAR, gain_rows
 from lreid.results import Results
+from lreid.utils.devices import pick_device
 from lreid.zoo.names import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
 
 FULL = (256, 128)  # input size of networks with ImageNet weights, height and width
@@ -104,6 +105,9 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         identities = min(identities, method_file(method).get("BATCH.IDENTITIES", identities))
         overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
         cfg = resolved(load_config([keys, *files], overrides, report=False))
+    if "TRAIN.EPOCHS" not in given and pick_device(cfg.DEVICE).type == "cpu":
+        few = max(1, cfg.TRAIN.EPOCHS // 3)
+        notes.append(f"training on the CPU takes long; --epochs {few} takes a third of the time")
     ratio = size and size.ratio
     text = _plan_text(path, cfg, own, ratio=ratio, data_sets=data_sets, before=old and one_line(str(old)), notes=notes)
     return Plan(cfg, text, old)
