@@ -23,8 +23,9 @@ from trackeval.metrics import HOTA, Identity
 from lreid.data.images import Images
 from lreid.data.records import Record as Listed
 from lreid.gallery import Gallery
+from lreid.link import constraints
 from lreid.link.constraints import OVERLAPPING, learn_travel, least_times
-from lreid.link.offline import Rule, link
+from lreid.link.offline import link
 from lreid.link.online import OnlineLinker
 from lreid.link.record import LinkRecord
 from lreid.link.tracklets import Tracklets, robust_mean
@@ -150,37 +151,33 @@ def measure_walks(walks: Path, folder: Path) -> None:
     whole, raw = read(folder), read(folder, standardise=False)
     free = np.where(np.isfinite(least), OVERLAPPING, least)
     days = int((whole.starts < whole.starts.min() + 43_200).sum())  # tracklets of the first day
-    first = link(whole[:days], least)
-    second = link(whole[days:], least, earlier=whole[:days], identities=first.labels)
-    line("day by day", second.threshold, np.concatenate([first.labels, second.labels]))
-    later, labels = read(folder, past=days)[days:], np.zeros(len(whole) - days, np.int64)
-    learnt = learn_travel(whole[:days], first.labels, least)
-    linker = OnlineLinker(learnt, first.threshold, whole[:days], first.labels)
-    for step in np.unique(later.ends // 10):
-        here = np.flatnonzero(later.ends // 10 == step)
-        labels[here] = linker.add(later[here])
-    line("the second day online, 10 s delay", first.threshold, np.concatenate([first.labels, labels]))
-    full = link(whole, least)
-    line("all at once", full.threshold, full.labels)
+    first, first_threshold = link(whole[:days], least)
+    second, threshold = link(whole[days:], least, earlier=whole[:days], identities=first)
+    line("day by day", threshold, np.concatenate([first, second]))
+    later, learnt = read(folder, past=days)[days:], learn_travel(whole[:days], first, least)
+    linker = OnlineLinker(learnt, first_threshold, whole[:days], first, len(later))
+    labels = linker.add_in_steps(later, 10)
+    line("the second day online, 10 s delay", first_threshold, np.concatenate([first, labels]))
+    full, threshold = link(whole, least)
+    line("all at once", threshold, full)
     plain = read(folder, standardise=False, robust=False)
     line(
         "baseline: nearest tracklet, mean of the crops, not standardised, best threshold",
         *best(truth, lambda t: nearest(plain, t)),
     )
     line("baseline with the features of lreid link, best threshold", *best(truth, lambda t: nearest(whole, t)))
-    line("baseline with the features and threshold of lreid link", full.threshold, nearest(whole, full.threshold))
+    line("baseline with the features and threshold of lreid link", threshold, nearest(whole, threshold))
     for name, parts in (("mean of the crops", read(folder, robust=False)), ("features not standardised", raw)):
-        found = link(parts, least)
-        line(f"all at once, {name}", found.threshold, found.labels)
-    for name, rule, times in (
-        ("no travel times", Rule(full.threshold, learn=False), least),
-        ("no constraint of time", Rule(full.threshold, learn=False), free),
-    ):
-        line(f"all at once, {name}", full.threshold, link(whole, times, rule).labels)
+        labels, of_parts = link(parts, least)
+        line(f"all at once, {name}", of_parts, labels)
+    trips, constraints.MIN_TRIPS = constraints.MIN_TRIPS, sys.maxsize  # no travel times are learned
+    for name, times in (("no travel times", least), ("no constraint of time", free)):
+        line(f"all at once, {name}", threshold, link(whole, times, threshold)[0])
+    constraints.MIN_TRIPS = trips
     card = find("people").verification["threshold"]
-    line("all at once, not standardised, threshold of the model card", card, link(raw, least, Rule(card)).labels)
-    line("all at once, best threshold", *best(truth, lambda t: link(whole, least, Rule(t)).labels))
-    line("all at once, not standardised, best threshold", *best(truth, lambda t: link(raw, least, Rule(t)).labels))
+    line("all at once, not standardised, threshold of the model card", card, link(raw, least, card)[0])
+    line("all at once, best threshold", *best(truth, lambda t: link(whole, least, t)[0]))
+    line("all at once, not standardised, best threshold", *best(truth, lambda t: link(raw, least, t)[0]))
 
 
 def measure_vehicles(folder: Path) -> None:
@@ -197,10 +194,10 @@ def measure_vehicles(folder: Path) -> None:
     vectors = CameraNorm.estimate(vectors, cameras)(vectors, cameras)
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     tracklets, numbers = Tracklets(cameras, starts, starts + 20, vectors), np.arange(len(rows))
-    truth, found = Truth(numbers, numbers, vehicles), link(tracklets, least)
+    truth, (labels, threshold) = Truth(numbers, numbers, vehicles), link(tracklets, least)
     data = f"{count} vehicles, zoo:vehicles"
-    write(data, truth, "all at once", found.threshold, found.labels)
-    write(data, truth, "all at once, best threshold", *best(truth, lambda t: link(tracklets, least, Rule(t)).labels))
+    write(data, truth, "all at once", threshold, labels)
+    write(data, truth, "all at once, best threshold", *best(truth, lambda t: link(tracklets, least, t)[0]))
     write(data, truth, "baseline, best threshold", *best(truth, lambda t: nearest(tracklets, t)))
 
 
@@ -215,14 +212,14 @@ def measure_time() -> None:
         starts, cameras = np.sort(dice.uniform(0, 6 * total, total)), dice.integers(6, size=total)
         tracklets, least = Tracklets(cameras, starts, starts + dice.uniform(5, 12, total), features), least_times(6)
         if online:
-            linker = OnlineLinker(least, 0.4, tracklets[:count], truth[:count])
+            linker = OnlineLinker(least, 0.4, tracklets[:count], truth[:count], online)
             begun = time.process_time()
             for number in range(count, total):
                 linker.add(tracklets[number : number + 1])
             name, threshold, each = "online, one at a time", 0.4, (time.process_time() - begun) / online
         else:
             begun = time.process_time()
-            name, threshold = "all at once", link(tracklets, least).threshold
+            name, threshold = "all at once", link(tracklets, least)[1]
             each = (time.process_time() - begun) / count
         data = f"random features, {people:,} people"
         OUT.writerow([data, count, name, f"{threshold:.2f}", *[""] * 6, f"{1000 * each:.1f}"])
