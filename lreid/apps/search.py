@@ -5,6 +5,7 @@ lreid search calibrate people.gallery my/labelled --false-accept-rate 0.01
 lreid search query people.gallery new.jpg                              # writes matches/matches.html
 lreid search compare a.jpg b.jpg                                       # do they show the same person?
 lreid search add people.gallery my/images                              # adds only new images
+lreid search rename people.gallery alise alice                         # search undo reverts it
 lreid search remove people.gallery --identity alice
 lreid search info people.gallery
 lreid search check people.gallery --new newer.pt --images my/labelled --max-lost 1%
@@ -37,8 +38,8 @@ KINDS = ("flat", "hnsw", "ivfpq")  # as in lreid.retrieval.index, which is not i
 FEW_QUERIES = 3  # maximum number of queries for which a line per query is printed
 OVER_LIMIT = 3  # exit status of check if no option is within the limits
 ARGUMENTS = """
-    adapt_norm camera cross_model device false_accept_rate force identity kind old other_cameras pattern restart root
-    shards top
+    adapt_norm camera cross_model device false_accept_rate force identity kind merge old other_cameras pattern restart
+    root shards top
 """
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
 OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # the command check has no such option
@@ -90,10 +91,16 @@ def _add_indexing(commands: Any) -> None:
         option(who, "--identity NAME", "name of the person in all images")
         flag(who, "--no-identities", "do not read identities from the paths")
 
+    rename = _command(commands, _rename, "give an identity another name")
+    rename.add_argument("identity", metavar="OLD", help="identity in the gallery")
+    rename.add_argument("name", metavar="NEW", help="new name")
+    flag(rename, "--merge", "accept a name that the gallery already has, because both are one person")
+    _command(commands, _undo, "revert the last add, remove or rename of a gallery file")
+
     remove = _command(commands, _remove, "delete images from a gallery")
     remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of the images to delete")
     option(remove, "--identity NAME", "delete all images of this identity")
-    flag(remove, "--everywhere", "also delete the images from other versions of the gallery")
+    flag(remove, "--everywhere", "also delete the images from other versions of the gallery, and what undo needs")
 
     calibrate = _command(
         commands, _calibrate, "set the threshold between enrolled and unknown people", "DIR|CSV", model="optional"
@@ -108,6 +115,7 @@ def _add_query(commands: Any) -> None:
     option(query, "--top K", "number of matches per image", 10)
     option(query, "--camera NAME", "name of the camera that took all query images")
     flag(query, "--other-cameras", "leave out gallery images from the query's camera")
+    option(query, "--group", "search with all images of a folder as one person or track", choices=("folder",))
     other = "search with a model that did not build the gallery; the features of both models must be comparable"
     flag(query, "--cross-model", other)
     option(query, "--out DIR", "folder for the results", Path("matches"))
@@ -233,6 +241,21 @@ def _add(args: argparse.Namespace) -> None:
         print("images that are already in a gallery keep their name; remove them first to change it")
 
 
+def _rename(args: argparse.Namespace) -> None:
+    from lreid.gallery import commands
+    from lreid.utils.reading import escaped
+
+    renamed = commands.rename(args.gallery, escaped(args.identity), args.name, merge=args.merge)
+    print(f"{args.gallery}: {counted(renamed, 'image')} of {args.identity} renamed to {args.name}; undo reverts it")
+
+
+def _undo(args: argparse.Namespace) -> None:
+    from lreid.gallery import commands
+
+    change = commands.undo(args.gallery)
+    print(f"{args.gallery}: reverted {change.action} of {counted(len(change.labels[0]), 'image')}")
+
+
 def _remove(args: argparse.Namespace) -> None:
     from lreid.gallery import commands
     from lreid.utils.reading import escaped
@@ -258,11 +281,19 @@ def _calibrate(args: argparse.Namespace) -> None:
     if calibration["true_positive_rate"] is not None:
         share = 100 * calibration["true_positive_rate"]
         print(f"{share:.1f} % of {calibration['known']} images of people in the gallery are recognised")
+    low, high = map(rounded_up, calibration["interval"])
+    impostors, genuine = counted(calibration["impostors"], "impostor score"), calibration["known"]
+    print(f"{impostors}, {counted(genuine, 'genuine score')}; 95 % interval of the threshold {low} to {high}")
+    print("threshold  recognised  accepted impostors")
+    for row in calibration["table"]:
+        recognised = "-" if row["true_positive_rate"] is None else f"{100 * row['true_positive_rate']:.1f} %"
+        print(f"{rounded_up(row['threshold']):>9}  {recognised:>10}  {row['false_accepts']:>5} of {impostors}")
+    print(f"next: lreid search query {args.gallery} IMAGE")
 
 
 def _query(args: argparse.Namespace) -> None:
     from lreid.gallery import Filter, commands
-    from lreid.gallery.findings import summary, too_few, verdict, write_findings
+    from lreid.gallery.findings import query_name, summary, too_few, verdict, write_findings
     from lreid.utils.files import require_own
     from lreid.utils.reading import escaped
 
@@ -284,12 +315,13 @@ def _query(args: argparse.Namespace) -> None:
         sources=_sources(args),
         checkpoint=args.checkpoint,
         cross_model=args.cross_model,
+        group=args.group,
         device=args.device,
     )
     write_findings(results, args.out, blur=args.blur)
     if len(results["queries"]) <= FEW_QUERIES:
         for finding in results["queries"]:
-            print(f"{finding['image']}: {verdict(finding, results['threshold'], results['false_accept_rate'])}")
+            print(f"{query_name(finding)}: {verdict(finding, results['threshold'], results['false_accept_rate'])}")
     print("\n".join(summary(results)))
     if caveat := too_few(results["calibrated_on"], results["false_accept_rate"]):
         print(f"the threshold: {caveat}")
@@ -360,12 +392,15 @@ def _reindex(args: argparse.Namespace) -> None:
         print(f"{args.gallery}: {features} now; {after}")
         return
     options |= {"labelled": list_images(args.images, "query", _sources(args)), "old": args.old, "force": args.force}
-    report = model_map.reindex_by_map(args.gallery, args.checkpoint, _map_images(args), **options)
-    maps = f"{counted(report['images'], 'image')} ({counted(report['maps'], 'map')} deep)"
-    quality = f"mean cosine {report['cosine']:.3f} on held-out images (a constant: {report['baseline']:.3f})"
-    print(f"{args.gallery}: features mapped with {maps}, {quality}; {after}")
+    mapping = model_map.reindex_by_map(args.gallery, args.checkpoint, _map_images(args), **options)
+    maps = f"{counted(mapping['images'], 'image')} ({counted(mapping['maps'], 'map')} deep)"
+    quality = f"mean cosine {mapping['cosine']:.3f} on held-out images (a constant: {mapping['baseline']:.3f})"
+    threshold = "no threshold" if mapping["threshold"] is None else f"threshold {rounded_up(mapping['threshold'])}"
+    print(f"{args.gallery}: features mapped with {maps}, {quality}, {threshold}; {after}")
     if args.images:
-        print(f"mAP {report['old_mAP']:.1f} % before (old model), {report['mAP']:.1f} % after")
+        from lreid.gallery.release_page import before_and_after
+
+        print(before_and_after(mapping["before"], mapping["after"]))
 
 
 def _rollback(args: argparse.Namespace) -> None:

@@ -4,6 +4,8 @@ from .commands import calibrate as calibrate
 from .commands import info as info
 from .commands import query as query
 from .commands import remove as remove
+from .commands import rename as rename
+from .commands import undo as undo
 from .findings import verdict as verdict
 from .findings import write_findings as write_findings
 from .gallery import Gallery as Gallery

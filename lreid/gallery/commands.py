@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from lreid.data.datasets import Sources
 from lreid.errors import ArgumentError, InputError, counted
+from lreid.gallery.change import Change
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.findings import findings, first_match, threshold_text, too_few
-from lreid.gallery.gallery import Gallery, GalleryPlace, place_of
+from lreid.gallery.gallery import FEWEST_SCORES, Gallery, GalleryPlace, groups_of, place_of
 from lreid.gallery.images import Extraction, SearchImage, absolute, list_queries, read_images, require_some
 from lreid.gallery.store import EVERYTHING, Filter
 from lreid.utils.files import require_writable
@@ -27,6 +29,8 @@ if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
+RATES = (0.1, 0.05, 0.01, 0.001)  # false accept rates of the table that calibrate prints
+BOOTSTRAP = 1000  # draws for the interval of a threshold
 Where = str | Path  # address of a gallery, see lreid.gallery.gallery.place_of
 
 
@@ -144,7 +148,7 @@ def add_images(
     images, pixels = read_images(images, network, gallery.about.names, skip_bad=skip_bad)
     if images:
         gallery.add(gallery.extraction(network, pixels), *zip(*images, strict=True), model=network)
-        gallery.save()
+        gallery.save(undoable=True)
     return images
 
 
@@ -152,12 +156,14 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
     """Delete images and their features from a gallery: images of given paths, or all images of an identity.
 
     If the last image of an identity is deleted, the name of the identity is deleted too. Files of images are deleted
-    only if they were uploaded to ``lreid serve``.
+    only if they were uploaded to ``lreid serve``. Until the next change, the gallery file stores the deleted data for
+    :func:`undo`.
 
     Args:
         identity: name of the identity whose images are deleted.
         everywhere: whether to delete the images also from other versions of the gallery, which ``reindex`` and
-            ``rollback`` keep. Other versions need not contain all of the images. With False, a warning names them.
+            ``rollback`` keep, and what :func:`undo` needs. Other versions need not contain all of the images. With
+            False, a warning names them.
 
     Returns:
         Number of removed images.
@@ -168,38 +174,73 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
     """
     if not paths and identity is None:
         raise InputError(f"{where}: nothing to remove; name images, or identity=NAME")
-    place, identity = place_of(where), label_text(identity)
+    place = place_of(where)
     versions = [Gallery.load(place)]
     if everywhere:
         versions += [Gallery.load(each, unfinished=True) for each in place.others()]
-    removed: set[str] = set()
-    for gallery in versions:
-        labels = gallery.store.labels()
-        doomed = {absolute(path) for path in paths}
-        if identity is not None and not (everywhere and identity not in gallery.identities.values()):
-            doomed |= set(labels.paths[labels.ids == _number_of(gallery, "identity", identity)].tolist())
-        if everywhere:
-            doomed &= set(labels.paths.tolist())
-        if doomed:
-            gallery.remove(sorted(doomed))
-            gallery.save()
-            _warn_of_old_threshold(gallery)
-        removed |= doomed
-    if not removed:
+    doomed = [_doomed(gallery, paths, identity, everywhere) for gallery in versions]
+    if not (removed := set().union(*doomed)):
         raise InputError(f"{where}: contains none of these images, and neither do its other versions")
+    for gallery, each in zip(versions, doomed, strict=True):
+        if each or gallery.change:
+            gallery.remove([path for path in sorted(each) if not everywhere or gallery.holds([path])[0]])
+            gallery.save(undoable=not everywhere)
+            _warn_of_old_threshold(gallery)
     if isinstance(place, FilePlace):
         place.delete_uploads(removed)
+    if versions[0].change and not everywhere:
+        logger.info("%s: stores the removed data for undo until the next change; --everywhere deletes it", where)
     if not everywhere and (others := place.others()):
         logger.warning("%s may still have them; --everywhere removes them there, too", " and ".join(map(str, others)))
     return len(removed)
 
 
-def _number_of(gallery: Gallery, what: str, label: int | str) -> int:
-    """Return the number of a label; 0003 means 3 if there is no 0003, because lreid reads 3 from ``0003_c1.jpg``."""
+def _doomed(gallery: Gallery, paths: Sequence[str], identity: str | None, everywhere: bool) -> set[str]:
+    """Return the images to remove from one version; with ``everywhere``, only those that it or its last change has."""
+    doomed, name = {absolute(path) for path in paths}, _label_in(gallery, "identity", label_text(identity))
+    if not everywhere:
+        return doomed if name is None else doomed | {*gallery.rows_of(name).paths.tolist()}
+    labels, change = gallery.labels(), gallery.change
+    held = [*zip(labels.paths, labels.ids, strict=True)]
+    if change and change.action == "remove":
+        held += zip(*change.labels[:2], strict=True)
+    return {path for path, who in held if path in doomed or (name is not None and who == name)}
+
+
+def rename(where: Where, old: str, new: str, *, merge: bool = False) -> int:
+    """Give an identity another name, see :meth:`lreid.gallery.Gallery.rename`, and save the gallery."""
+    gallery = Gallery.load(where)
+    count = gallery.rename(_label_in(gallery, "identity", label_text(old)), new, merge=merge)
+    gallery.save(undoable=True)
+    if merge:
+        _warn_of_old_threshold(gallery)
+    return count
+
+
+def undo(where: Where) -> Change:
+    """Revert the last :func:`add`, :func:`remove` or :func:`rename` of a gallery file.
+
+    Raises:
+        InputError: see :meth:`lreid.gallery.Gallery.undo`.
+    """
+    gallery, place = Gallery.load(where), place_of(where)
+    change = gallery.undo()
+    gallery.save()
+    if isinstance(place, FilePlace):
+        place.delete_uploads()
+    return change
+
+
+def _label_in(gallery: Gallery, what: str, label: Any) -> Any:
+    """Return a label; 0003 means 3 if there is no 0003, because lreid reads 3 from ``0003_c1.jpg``."""
     names = gallery.about.names.get(what, {}).values()
     if isinstance(label, str) and label not in names and re.fullmatch("0+[1-9][0-9]*", label):
-        label = label.lstrip("0")
-    return gallery.number_of(what, label)
+        return label.lstrip("0")
+    return label
+
+
+def _number_of(gallery: Gallery, what: str, label: int | str) -> int:
+    return gallery.number_of(what, _label_in(gallery, what, label))
 
 
 def calibrate(
@@ -224,7 +265,10 @@ def calibrate(
         A dictionary with ``threshold``, ``false_accept_rate`` and the number of ``images``. The entry ``known`` is the
         number of images whose identity has another image in the gallery. The entry ``true_positive_rate`` is the share
         of the ``known`` images that are recognised (None if there are none). An image is recognised if its best match
-        with a name, apart from the image itself, shows its identity and reaches the threshold.
+        with a name, apart from the image itself, shows its identity and reaches the threshold. The entry ``interval``
+        has the limits of the threshold's 95 % interval (bootstrap over people), and ``impostors`` is the number of
+        impostor scores. The entry ``table`` lists for other ``RATES`` the ``threshold``, the ``true_positive_rate``,
+        and the number of ``false_accepts`` among the impostor scores.
 
     Raises:
         InputError: no image has an identity, or an argument is invalid; the gallery does not change.
@@ -241,31 +285,52 @@ def calibrate(
     require_some(pixels)
     features, of_model = gallery.extraction(network, pixels), gallery.about.model
     paths, people, *_ = zip(*labelled, strict=True)
-    threshold = gallery.calibrate(features, people, model=of_model, false_accept_rate=false_accept_rate)
+    scores = gallery.impostor_scores(features, people, model=of_model)
+    threshold = gallery.set_threshold(scores, false_accept_rate)
     # Two matches, because the best match of an enrolled image is the image itself.
     matches = gallery.search(features, 2, model=of_model, where=Filter(not_identities=(UNKNOWN,)))
-    recognised = _recognised(gallery, findings(matches, paths, people, calibrated=True))
-    gallery.save()
+    genuine = _genuine_scores(gallery, findings(matches, paths, people, calibrated=True))
+    gallery.save(undoable=True)
+    from lreid.retrieval.protocols import threshold_for  # loads torch
+
+    valid = np.isfinite(scores)
+    impostors, names = scores[valid], np.array(people)[valid]
+    groups = [impostors[names == one] for one in np.unique(names)]
+    draws = np.random.default_rng(0).integers(len(groups), size=(BOOTSTRAP, len(groups)))
+    drawn = [np.concatenate([groups[one] for one in draw]) for draw in draws]
+    interval = np.quantile([threshold_for(each, false_accept_rate) for each in drawn], (0.025, 0.975))
+
+    def rates(limit: float) -> dict[str, Any]:
+        recognised = float(np.mean(genuine >= np.float32(limit))) if len(genuine) else None
+        return {"threshold": limit, "true_positive_rate": recognised, "false_accepts": int((impostors >= limit).sum())}
+
+    rests_on = int(false_accept_rate * len(impostors) + 1e-9)
     if caveat := too_few(gallery.about.calibrated_on, false_accept_rate):
         logger.warning(caveat)
-    return {
-        "threshold": threshold,
+    elif false_accept_rate and rests_on < FEWEST_SCORES:
+        logger.warning("the threshold rests on %s of impostors; use more images", counted(rests_on, "score"))
+    return rates(threshold) | {
         "false_accept_rate": false_accept_rate,
         "images": len(labelled),
-        "known": len(recognised),
-        "true_positive_rate": float(np.mean(recognised)) if recognised else None,
+        "known": len(genuine),
+        "impostors": len(impostors),
+        "interval": interval.tolist(),
+        "table": [rates(threshold_for(impostors, rate)) for rate in RATES],
     }
 
 
-def _recognised(gallery: Gallery, queries: Sequence[dict[str, Any]]) -> list[bool]:
-    """Check for each query whose person has another image in the gallery whether the best match is that person."""
-    labels, recognised = gallery.labels(), []
+def _genuine_scores(gallery: Gallery, queries: Sequence[dict[str, Any]]) -> np.ndarray:
+    """For each query whose person has another image in the gallery, return the score of the best match.
+
+    If the best match does not show that person, the score is -inf.
+    """
+    labels, scores = gallery.labels(), []
     images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))
     for each in queries:
         person, best = each["expected"], first_match(each)
         if images_of[person] > (identity_of.get(each["image"]) == person):
-            recognised.append(best is not None and best["known"] and best["identity"] == person)
-    return recognised
+            scores.append(best["score"] if best is not None and best["identity"] == person else -np.inf)
+    return np.array(scores, dtype=np.float32)
 
 
 def query(
@@ -278,6 +343,7 @@ def query(
     camera: str | None = None,
     checkpoint: Path | None = None,
     cross_model: bool = False,
+    group: Literal["folder"] | None = None,
     sources: Sources = Sources(),  # noqa: B008 (frozen)
     device: str = "auto",
 ) -> dict[str, Any]:
@@ -293,6 +359,7 @@ def query(
             normalise the queries.
         checkpoint: the file of the gallery's model, if the file was moved.
         cross_model: whether to use another model with compatible features.
+        group: whether the images of a folder show one person or are one track; their scores are averaged.
         sources: pattern for paths in folders, and root folder of the image paths in CSV files.
         device: see :func:`lreid.load_model`.
 
@@ -300,7 +367,8 @@ def query(
         The content of ``matches.json``: ``gallery``; the number of ``images`` in the gallery; ``threshold``,
         ``false_accept_rate`` and ``calibrated_on``; and ``queries``, see :func:`lreid.gallery.findings.findings`. The
         entry ``calibrated_on`` is the number of images from which :func:`calibrate` computed the threshold. Before
-        calibration, ``threshold``, ``false_accept_rate`` and ``calibrated_on`` are None.
+        calibration, ``threshold``, ``false_accept_rate`` and ``calibrated_on`` are None. With ``group``, ``image`` is
+        the first image of a folder, and a further entry ``images`` lists all of them.
 
     Raises:
         InputError: an image cannot be read, or an argument is invalid.
@@ -325,23 +393,31 @@ def query(
     queries, pixels = read_images(queries, network, about.names)
     if extraction.norm and extraction.norm.cameras and (pixels.camids == UNKNOWN).any():
         logger.warning("the gallery is normalised per camera; pass --camera NAME with the camera of the images")
+    folders = [os.path.dirname(absolute(each.path)) for each in queries] if group else None
     matches = gallery.search(
         extraction(network, pixels),
         min(top, len(gallery)),
         query_cams=[each.camera for each in queries],
+        group=folders,
         model=mark,
         where=only,
         exclude_same_camera=other_cameras,
         cross_model=cross_model,
     )
-    people = set(gallery.identities.values())
-    expected = [each.identity if each.identity in people else None for each in queries]
+    people = set(about.names.get("identity", {}).values())
+    groups = [[queries[row] for row in rows] for rows in groups_of(folders, len(queries))]
+    names = [{each.identity for each in images} for images in groups]
+    expected = [each.pop() if len(each) == 1 and each <= people else None for each in names]
+    firsts = [images[0].path for images in groups]
+    answers = findings(matches, firsts, expected, calibrated=about.threshold is not None)
+    for answer, images in zip(answers, groups if group else [], strict=False):
+        answer["images"] = [each.path for each in images]
     return {
         "generator": "lreid",
         "gallery": str(where),
         "images": len(gallery),
         **{name: getattr(about, name) for name in ("threshold", "false_accept_rate", "calibrated_on")},
-        "queries": findings(matches, [each.path for each in queries], expected, calibrated=about.threshold is not None),
+        "queries": answers,
     }
 
 

@@ -100,7 +100,8 @@ def _of_gallery(gallery: Gallery) -> dict[str, Any]:
     """Return the threshold of a gallery, and notes about it."""
     about = gallery.about
     notes = [
-        f"the threshold of {gallery.where} is meant for the best match in a gallery, so it is strict for two images"
+        f"the threshold of {gallery.where} was set on {about.calibrated_on or 'some'} images for the best match in the "
+        "gallery, so it is strict for two images, and not valid for other cameras"
     ]
     notes += list(filter(None, [too_few(about.calibrated_on, about.false_accept_rate)]))
     if about.threshold is None:
@@ -120,8 +121,9 @@ def threshold_of_model(source: str) -> dict[str, Any]:
     note = f"{source} has no threshold; use a model of the zoo or a calibrated gallery"
     if card:
         note = (
-            f"the threshold of {source} was measured on {', '.join(card['galleries'])}; other cameras need another "
-            "threshold, so calibrate your gallery for a reliable answer"
+            f"the threshold of {source} was measured on {', '.join(card['galleries'])} ({card['impostor_pairs']:,} "
+            "impostor pairs) and is valid for images like these; other cameras need another threshold, so calibrate "
+            "your gallery for a reliable answer"
         )
     return {key: card.get(key) for key in ("threshold", "false_accept_rate", "true_positive_rate")} | {"notes": [note]}
 

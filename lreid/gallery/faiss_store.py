@@ -6,14 +6,16 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError, NotConfirmed
+from lreid.gallery.change import Change
 from lreid.gallery.gallery_file import (
     LABEL_COLUMNS,
     Stamp,
@@ -28,13 +30,16 @@ from lreid.gallery.store import EVERYTHING, About, Filter, GalleryRows, Paths, r
 from lreid.utils.files import (
     hard_link,
     leftovers,
+    make_folder,
     only_one_process,
     real_path,
     remove_leftovers,
     require_replaceable,
     sync_folder,
+    write_atomically,
 )
 from lreid.utils.identities import UNKNOWN
+from lreid.utils.reading import read_bytes
 
 EXACT = {1: 1.0, 10: 1.0}  # recall of an exact index, by k
 UPLOAD = re.compile(r"[0-9a-f]{32}\.[a-z0-9]+")  # names of uploaded images
@@ -49,6 +54,8 @@ class FaissStore:
         path: path of the gallery's file, or None if it has no file yet.
         seen: result of ``gallery_file.stamp`` when the file was last read or written; None if there was no file.
         read_only: whether the file is memory-mapped, in which case images cannot be added or removed.
+        change: the last change, or None if it cannot be undone.
+        uploads: contents of images by file name, which :meth:`save` stores before the file that lists them.
     """
 
     index: Shards
@@ -58,6 +65,8 @@ class FaissStore:
     path: Path | None = None
     seen: Stamp | None = None
     read_only: bool = False
+    change: Change | None = None
+    uploads: dict[str, bytes] = field(default_factory=dict)
     _by_path: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -95,6 +104,12 @@ class FaissStore:
         self.index.remove(keys)
         self.everything = self.everything[~np.isin(self.everything.keys, keys)]
         self._by_path = {}
+
+    def relabel(self, rows: GalleryRows, identity: int) -> None:
+        """Give rows of this store another identity."""
+        self._check_writable()
+        renamed = np.isin(self.everything.keys, rows.keys)
+        self.everything = replace(self.everything, ids=np.where(renamed, identity, self.everything.ids))
 
     def keys_of(self, paths: Paths) -> np.ndarray:
         """Return the keys of paths, -1 for unknown paths; the first call builds a table of all paths."""
@@ -146,7 +161,7 @@ class FaissStore:
         self.about = about
         self.save()
 
-    def save(self, path: str | Path | None = None) -> None:
+    def save(self, path: str | Path | None = None, undoable: bool = False) -> None:
         """Write the file; it replaces an existing file only when the new file is complete.
 
         Once this method has returned, a power cut does not undo the change.
@@ -167,9 +182,12 @@ class FaissStore:
         del header["extras"]
         arrays = {name: getattr(self.everything, name) for name in LABEL_COLUMNS}
         extras = {f"extra_{name}": array for name, array in self.about.extras.items()}
+        if self.change and undoable:
+            extras |= self.change.to_arrays()
         seen, new = (self.seen, self.seen is None) if path == self.path else (None, False)
-        self.seen = write_gallery(path, self.index.parts, header, arrays | extras, seen, new=new, read_back=True)
-        self.path = path
+        with FilePlace(path).storing(self.uploads):
+            self.seen = write_gallery(path, self.index.parts, header, arrays | extras, seen, new=new, read_back=True)
+        self.path, self.uploads = path, {}
         sync_folder(path.parent, path)  # last, so that after an error a second attempt knows the new file
 
     @classmethod
@@ -184,7 +202,7 @@ class FaissStore:
         header["names"] = {what: dict(names) for what, names in header["names"].items()}
         about = About(**header, extras=extras)
         index = Shards(about.kind if about.whole else "flat", indexes)
-        return cls(index, labels, about, next_key, path, seen, memory_map)
+        return cls(index, labels, about, next_key, path, seen, memory_map, Change.read(arrays))
 
     def close(self) -> None:
         """Do nothing, because the file is not kept open."""
@@ -242,6 +260,31 @@ class FilePlace:
     def uploads(self) -> Path:
         """Folder in which ``lreid serve`` stores uploaded images, under names that are hashes of their content."""
         return self.path.with_name(f"{self.path.name}.images").absolute()
+
+    def read_uploads(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Read those of some images that were uploaded, by file name."""
+        files = (self.uploads / os.path.basename(path) for path in paths)
+        return {file.name: read_bytes(file) for file in files if UPLOAD.fullmatch(file.name) and file.exists()}
+
+    @contextlib.contextmanager
+    def storing(self, files: Mapping[str, bytes]) -> Iterator[None]:
+        """Store uploaded images, by file name, before a context that saves the gallery, and delete them if it fails."""
+        try:
+            with contextlib.ExitStack() as stack:
+                if files:
+                    make_folder(self.uploads)
+                    stack.enter_context(only_one_process(self.uploads))  # delete_uploads waits
+                for name, content in files.items():
+                    write_atomically(self.uploads / name, methodcaller("write", content), private=True)
+                yield
+        except (InputError, OSError) as error:
+            for name in files:
+                with contextlib.suppress(OSError):  # delete_uploads tries again
+                    (self.uploads / name).unlink()
+            if isinstance(error, InputError) and not isinstance(error, NotConfirmed):
+                raise
+            reason = getattr(error, "strerror", "the disk does not confirm it")
+            raise InputError(f"{self.uploads}: an image cannot be stored ({reason}); nothing was changed") from None
 
     def delete_uploads(self, removed: Iterable[str] = ()) -> None:
         """Delete uploaded images that were removed, or that no version of the gallery lists; other files stay.

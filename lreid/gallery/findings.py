@@ -63,8 +63,13 @@ def findings(
 
 def first_match(finding: dict[str, Any]) -> dict[str, Any] | None:
     """Return the best match that is not the query image itself, or None if there are no other matches."""
-    own = os.path.abspath(finding["image"])
-    return next((match for match in finding["matches"] if match["path"] != own), None)
+    own = {os.path.abspath(image) for image in finding.get("images", [finding["image"]])}
+    return next((match for match in finding["matches"] if match["path"] not in own), None)
+
+
+def query_name(finding: dict[str, Any]) -> str:
+    """Return the path of a query, or its folder if the query consists of several images."""
+    return os.path.dirname(finding["image"]) if "images" in finding else finding["image"]
 
 
 def rank1(queries: Sequence[dict[str, Any]]) -> tuple[int, int]:
@@ -144,7 +149,7 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
         out: folder to write to. Other pages of an earlier search stay in the folder.
         blur: whether to blur the images on the pages.
     """
-    names = short_names([each["image"] for each in results["queries"]])
+    names = short_names([*map(query_name, results["queries"])])
     order = list(OUTCOMES)
     listed = [(_outcome(each), each, name) for each, name in zip(results["queries"], names, strict=True)]
     listed.sort(key=lambda each: order.index(each[0]))

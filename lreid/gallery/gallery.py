@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from inspect import isfunction
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError, require, rounded_up
+from lreid.gallery.change import Change
 from lreid.gallery.faiss_store import FaissStore, FilePlace
 from lreid.gallery.images import (
     Extraction,
@@ -36,6 +38,7 @@ from lreid.gallery.store import (
     Files,
     Filter,
     GalleryRows,
+    LabelNames,
     MapRecord,
     as_given,
     checked_labels,
@@ -45,7 +48,7 @@ from lreid.gallery.store import (
 )
 from lreid.utils.extras import Extra
 from lreid.utils.files import real_path
-from lreid.utils.identities import UNKNOWN, as_names, label_text, warn_of_spellings
+from lreid.utils.identities import UNKNOWN, as_names, label_of, label_text, require_written, warn_of_spellings
 
 if TYPE_CHECKING:
     import pandas
@@ -61,6 +64,7 @@ T = TypeVar("T")
 RIGHT = {"ids": "; call gallery.labels().ids", "names": "; use gallery.identities"}  # for attributes that do not exist
 EMPTY_MATCHES = 10_000  # largest k for a gallery with fewer images, so that the empty matches fit into memory
 BATCH = 16384  # rows that are copied to another place in one step
+FEWEST_SCORES = 10  # a threshold on fewer impostor scores is uncertain
 UNIT = 1e-6  # maximum deviation of the squared length from 1 up to which a vector is not normalised again
 
 
@@ -194,6 +198,10 @@ class Gallery:
     def __len__(self) -> int:
         return self.store.count(EVERYTHING)
 
+    def __iter__(self) -> Iterator[int | str]:
+        """Iterate over :attr:`identities`."""
+        return iter(self.identities)
+
     def __repr__(self) -> str:
         about = self.about
         threshold = "no threshold" if about.threshold is None else f"threshold {rounded_up(about.threshold)}"
@@ -246,9 +254,20 @@ class Gallery:
         return self.store.about
 
     @property
-    def identities(self) -> dict[int, str]:
-        """Names of identities by number, in the order in which they were added to the gallery."""
-        return self.about.names.setdefault("identity", {})
+    def threshold(self) -> float | None:
+        """Cosine similarity below which a search returns "unknown", or None before :meth:`calibrate`."""
+        return self.about.threshold
+
+    @property
+    def identities(self) -> list[int | str]:
+        """Names or integers of all identities, in ascending order."""
+        names = self.about.names.get("identity")
+        return sorted(names.values() if names else {*self.store.labels().ids.tolist()} - {UNKNOWN})
+
+    @property
+    def change(self) -> Change | None:
+        """The last :meth:`add`, :meth:`remove` or :meth:`rename`, which :meth:`undo` reverts; None without one."""
+        return self.store.change
 
     @property
     def width(self) -> int:
@@ -392,14 +411,34 @@ class Gallery:
         present = self.holds(labels.paths)
         if present.any():
             raise InputError(f"{labels.paths[present][0]}: is already in the gallery; remove it first")
+        with self._naming(names):
+            self.store.add(vectors, labels)
+        self.store.change = self._change("add", self.store.keys_of(labels.paths))
+
+    @contextmanager
+    def _naming(self, names: LabelNames) -> Iterator[None]:
+        """Set the names of the gallery before a change that uses them, unless the change fails."""
         before, self.about.names = self.about.names, names
         try:
-            self.store.add(vectors, labels)
+            yield
         except InputError:
             self.about.names = before
             raise
 
-    def remove(self, paths: Files) -> None:
+    def _change(self, action: str, keys: np.ndarray) -> Change | None:
+        """Describe a change for :meth:`undo`; None in Milvus, in an unfinished gallery, or without stored features."""
+        if not isinstance(self.store, FaissStore) or not self.about.whole:
+            return None
+        if (removal := action == "remove") and self.about.kind == "ivfpq":
+            return None
+        rows = self.store.labels()
+        rows = rows[np.isin(rows.keys, keys)]
+        if not removal:
+            return Change.of(action, self._named(rows), np.empty((0, self.width), np.float32), {})
+        files = FilePlace(self.store.path).read_uploads(rows.paths) if self.store.path else {}
+        return Change.of(action, self._named(rows), self.features(rows.keys), files)
+
+    def remove(self, paths: Files = (), *, identity: int | str | None = None) -> None:
         """Delete images with their features; an identity without remaining images loses its name.
 
         After a removal, an ``hnsw`` gallery of faiss is built again from the remaining images.
@@ -407,10 +446,11 @@ class Gallery:
         Args:
             paths: names of images in the gallery. The name of an image that was added without a name is its absolute
                 path, for which a relative path is accepted too.
+            identity: identity whose images are deleted, too.
 
         Raises:
-            InputError: a path is not in the gallery, or the gallery is memory-mapped; in both cases, nothing is
-                removed.
+            InputError: a path or the identity is not in the gallery, or the gallery is memory-mapped; in these cases,
+                nothing is removed.
         """
         doomed = sorted(set(names_of(paths)))
         keys = self.store.keys_of(doomed)
@@ -418,7 +458,87 @@ class Gallery:
         missing = next((path for path, key in zip(doomed, keys, strict=True) if key < 0), None)
         if missing is not None:
             raise InputError(f"{missing}: is not in the gallery; nothing was removed")
-        self.store.remove(np.unique(keys))
+        keys = np.unique(keys if identity is None else np.append(keys, self.rows_of(identity).keys))
+        change = self._change("remove", keys)
+        self.store.remove(keys)
+        self._drop_unused_names()
+        self.store.change = change
+
+    def rename(self, old: int | str, new: int | str, *, merge: bool = False) -> int:
+        """Give all images of an identity another identity.
+
+        Args:
+            old: identity in the gallery.
+            new: identity that it gets, of the same type.
+            merge: whether ``new`` may be in the gallery; both are one identity then.
+
+        Returns:
+            Number of images of ``old``.
+
+        Raises:
+            InputError: ``old`` is not in the gallery, ``new`` is missing, equal, or in the gallery without ``merge``,
+                or the gallery is memory-mapped; nothing is changed.
+        """
+        rows = self.rows_of(old)
+        new = label_of(require_written(new, "new") if isinstance(new, str) else new, "new")
+        require(new not in (UNKNOWN, label_text(old)), "new", new, "a different identity")
+        if new in self.identities and not merge:
+            raise InputError(f"{self.where}: already has an identity {new!r}; pass merge=True if both are one person")
+        change = self._change("rename", rows.keys)
+        self._relabel(rows, new)
+        self.store.change = change
+        return len(rows)
+
+    def rows_of(self, identity: int | str) -> GalleryRows:
+        """Return the images of an identity, with numbers as labels.
+
+        Raises:
+            InputError: no image has this identity.
+        """
+        number, labels = self.number_of("identity", label_of(identity, "identity")), self.store.labels()
+        rows = labels[(labels.ids == number) & (labels.ids != UNKNOWN)]
+        if not len(rows):
+            raise InputError(f"{self.where}: has no identity {identity!r}")
+        return rows
+
+    def undo(self, change: Change | None = None) -> Change:
+        """Revert the last :meth:`add`, :meth:`remove` or :meth:`rename`, in this process or see :meth:`save`.
+
+        Args:
+            change: an earlier :attr:`change` of the gallery, or None for the last change.
+
+        Returns:
+            The reverted change.
+
+        Raises:
+            InputError: there is no change, it was a removal from an ``ivfpq`` gallery, the gallery is in Milvus, or
+                later changes make the undo impossible; nothing is changed.
+        """
+        if (change := change or self.change) is None:
+            reason = "a file keeps the last add, remove or rename, except a removal from ivfpq; Milvus keeps none"
+            raise InputError(f"{self.where}: has no change to undo ({reason})")
+        paths, identities, *_ = change.labels
+        if change.action == "remove":
+            self.add(change.features, *change.labels, model=self.about.model)
+            self.store.uploads = change.files
+        elif change.action == "add":
+            self.remove(paths)
+        else:
+            rows = self.store.labels()
+            self._relabel(rows[np.isin(rows.paths, paths)], identities[0])
+        self.store.change = None
+        return change
+
+    def _relabel(self, rows: GalleryRows, identity: int | str) -> None:
+        """Give images another identity; an identity without remaining images loses its name."""
+        names, number = self.about.names, int(self._numbers("identity", [identity], "identity", 1)[0])
+        if isinstance(identity, str):
+            names = names | {"identity": names.get("identity", {}) | {number: identity}}
+        with self._naming(names):
+            self.store.relabel(rows, number)
+        self._drop_unused_names()
+
+    def _drop_unused_names(self) -> None:
         if self.about.names.get("identity"):
             left = set(self.store.labels().ids.tolist())
             names = self.about.names["identity"]
@@ -431,19 +551,22 @@ class Gallery:
         query_ids: Any = None,
         query_cams: Any = None,
         *,
+        group: Any = None,
         model: Model | None = None,
         threshold: float | None = None,
         where: Filter = EVERYTHING,
         exclude_same_camera: bool = False,
         cross_model: bool = False,
     ) -> Matches:
-        """Find the ``k`` nearest gallery images for each query.
+        """Find the ``k`` nearest gallery images for each query, or for each group of queries.
 
         Args:
             images: Q images, or their features ``(Q, D)``, in the same forms as in :meth:`build`.
             k: number of matches per query, which may exceed the size of the gallery: missing matches are empty. From
                 10,000 on, there are at most as many matches as images in the gallery.
             query_ids, query_cams: ``(Q,)`` integers or text, needed only with ``exclude_same_camera``.
+            group: ``(Q,)`` integers or text, the same for the images of one person or track. Their scores are averaged,
+                and the result has one row per group, in the order of :func:`lreid.gallery.gallery.groups_of`.
             model: the network that computes the features, as in :meth:`build`; for images, ``None`` means the network
                 that built the gallery.
             threshold: cosine similarity for ``known``; ``None`` means the gallery's own threshold.
@@ -465,15 +588,20 @@ class Gallery:
             raise ArgumentError("query_cams", "is missing; exclude_same_camera needs the cameras of the queries")
         where = self._numbered(where)
         vectors = self._vectors(images, model, "query features", cross_model=cross_model)
+        groups = groups_of(group, len(vectors))
+        if group is not None:  # the mean score is the score of the mean vector
+            vectors = np.stack([vectors[rows].mean(0) for rows in groups])
         if not exclude_same_camera:
             return self._matches(*self.store.nearest(vectors, k, where), threshold)
-        cams = self._numbers("camera", query_cams, "query cameras", len(vectors))
+        count = sum(map(len, groups))
+        cams = self._numbers("camera", query_cams, "query cameras", count)
         if query_ids is None:
-            excluded = [() if cam == UNKNOWN else (cam,) for cam in cams]
+            excluded = [{*cams[rows].tolist()} - {UNKNOWN} for rows in groups]
             filters = [replace(where, not_cameras=(*where.not_cameras, *each)) for each in excluded]
         else:
-            ids = self._numbers("identity", query_ids, "query identities", len(vectors))
-            filters = [replace(where, not_both=(*where.not_both, both)) for both in zip(ids, cams, strict=True)]
+            ids = self._numbers("identity", query_ids, "query identities", count)
+            both = [zip(ids[rows], cams[rows], strict=True) for rows in groups]
+            filters = [replace(where, not_both=(*where.not_both, *each)) for each in both]
         return self._matches(*self._search_each(vectors, k, filters), threshold)
 
     def calibrate(self, images: Any, ids: Any, *, model: Model | None = None, false_accept_rate: float = 0.01) -> float:
@@ -499,6 +627,22 @@ class Gallery:
             InputError: the input is invalid, the model is not the gallery's, or the gallery or ``images`` have no
                 identities.
         """
+        return self.set_threshold(self.impostor_scores(images, ids, model=model), false_accept_rate)
+
+    def set_threshold(self, scores: np.ndarray, false_accept_rate: float) -> float:
+        """Set the threshold from the result ``(Q,)`` of :meth:`impostor_scores`, as :meth:`calibrate` does."""
+        from lreid.retrieval.protocols import threshold_for  # loads torch
+
+        scores = scores[np.isfinite(scores)]
+        self.about.threshold = threshold_for(scores, false_accept_rate)
+        self.about.false_accept_rate, self.about.calibrated_on = false_accept_rate, len(scores)
+        return self.about.threshold
+
+    def impostor_scores(self, images: Any, ids: Any, *, model: Model | None = None) -> np.ndarray:
+        """Return the best score ``(Q,)`` of each image among the images of other people, see :meth:`calibrate`.
+
+        The score of an image without an identity is -inf, and so is that of an image without impostors.
+        """
         vectors = self._vectors(images, model, "calibration features")
         ids = self._numbers("identity", ids, "calibration identities", len(vectors))
         if not self._has_labels("identity"):
@@ -507,18 +651,18 @@ class Gallery:
         if not labelled.any():
             raise InputError("calibration identities: all are unknown; a threshold needs images with an identity")
         filters = [Filter(not_identities=(one, UNKNOWN)) for one in ids[labelled]]
-        scores, best = self._search_each(vectors[labelled], 1, filters)
-        from lreid.retrieval.protocols import threshold_for  # loads torch
+        scores = np.full(len(ids), -np.inf, np.float32)
+        best, rows = self._search_each(vectors[labelled], 1, filters)
+        scores[labelled] = np.where(rows.keys >= 0, best, -np.inf)[:, 0]
+        return scores
 
-        self.about.threshold = threshold_for(scores[best.keys >= 0], false_accept_rate)
-        self.about.false_accept_rate, self.about.calibrated_on = false_accept_rate, int((best.keys >= 0).sum())
-        return self.about.threshold
-
-    def save(self, path: str | Path | None = None) -> None:
+    def save(self, path: str | Path | None = None, *, undoable: bool = False) -> None:
         """Save the gallery at its place, or write a gallery that is in memory to a file.
 
         Args:
             path: path of the file. An existing file is replaced only when the new file is complete.
+            undoable: whether the file also stores what :meth:`undo` needs to revert the last change after
+                :meth:`load`, such as features of removed images. The next :meth:`save` replaces or deletes it.
 
         Raises:
             InputError: the file cannot be written, or another process has changed it since this process read it.
@@ -527,7 +671,7 @@ class Gallery:
             raise ArgumentError("path", f"is {str(path)!r}; save a file, then copy it with lreid search migrate")
         if path is not None:
             place_of(path)  # refuses addresses of the web
-        self.store.save(path)
+        self.store.save(path, undoable)
 
     def finish(self) -> None:
         """Complete a gallery that was built with ``whole=False``, and save it."""
@@ -538,8 +682,10 @@ class Gallery:
 
             gallery.mapped("task-05.pt", "task-10.pt", "new/images").save("people.gallery")
 
-        See :class:`lreid.retrieval.feature_map.FeatureMap`. The copy has no threshold, because a threshold is valid for
-        one model only. :attr:`maps` of the copy records how good the map is.
+        See :class:`lreid.retrieval.feature_map.FeatureMap`. :attr:`maps` of the copy records how good the map is. If
+        the gallery has a threshold, the copy gets a threshold that the same number of ``images`` reach with features of
+        the new model in the copy, as with features of the old model in the gallery; it gets none if there are fewer
+        than ``FEWEST_SCORES``.
 
         Args:
             old, new: the gallery's network and the new one, or their names for :func:`lreid.load_model`. Their features
@@ -567,10 +713,19 @@ class Gallery:
 
         extraction = Extraction.of(network.source) if network.source else Extraction("")
         features = features_of(images, old_network, self.about.extras)
-        by = FeatureMap.fit(features, network.extract(images, flip=extraction.flip))
+        by = FeatureMap.fit(features, new_features := network.extract(images, flip=extraction.flip))
         maps = [*self.maps, MapRecord(before, len(features), by.cosine, by.baseline)]
         extras = MapRecord.to_arrays(maps) | (extraction.to_arrays() if network.source else {})
-        return self.copied(None, by, model=after, extras=extras)
+        copy = self.copied(None, by, model=after, extras=extras)
+        if self.threshold is not None:
+            named = Filter(not_identities=(UNKNOWN,))
+            scores = self.search(features, 1, model=before, where=named).scores
+            reached = int((scores >= np.float32(self.threshold)).sum())
+            if FEWEST_SCORES <= reached < len(scores):
+                scores = copy.search(new_features, 1, model=after, where=named).scores
+                copy.set_threshold(scores[:, 0], reached / len(scores))
+                copy.about.false_accept_rate = self.about.false_accept_rate
+        return copy
 
     def copied(
         self, at: GalleryPlace | None, change: Callable[[np.ndarray], np.ndarray] = lambda same: same, **about: Any
@@ -593,6 +748,9 @@ class Gallery:
         copy = Gallery.build(*rows(0), at=at, whole=at is None, **about)
         for start in range(step, len(labels), step):
             copy.add(*rows(start), model=about["model"])
+        if copy.about.model == self.about.model:  # a threshold is valid for one model
+            for name in ("threshold", "false_accept_rate", "calibrated_on"):
+                setattr(copy.about, name, getattr(self.about, name))
         return copy
 
     def close(self) -> None:
@@ -717,6 +875,20 @@ def _unit_vectors(features: Any, name: str) -> np.ndarray:
     from lreid.retrieval.arrays import unit_array  # loads torch
 
     return unit_array(features, name)
+
+
+def groups_of(group: Any, count: int) -> list[list[int]]:
+    """Return the rows of each group of ``count`` queries, in the order in which the groups appear.
+
+    Args:
+        group: labels of the groups, see :meth:`Gallery.search`. A query with a missing label is its own group, and so
+            is each query if ``group`` is None.
+    """
+    labels = np.full(count, UNKNOWN) if group is None else as_names(group, "group", count)
+    rows: dict[Any, list[int]] = {}
+    for row, label in enumerate(labels.tolist()):
+        rows.setdefault((row,) if str(label) == str(UNKNOWN) else label, []).append(row)
+    return list(rows.values())
 
 
 def place_of(where: str | Path | GalleryPlace) -> GalleryPlace:

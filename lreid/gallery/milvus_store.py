@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
+from lreid.gallery.change import Change
 from lreid.gallery.milvus_client import REQUEST, TEXT, Connection, connect, slices_of
 from lreid.gallery.milvus_meta import Meta
 from lreid.gallery.store import EVERYTHING, SCHEME, About, Filter, GalleryRows, Paths, hash_of, require_keys
@@ -53,6 +54,8 @@ class MilvusStore:
         self.collection = collection
         self.meta = Meta(self.connection, collection)
         self.about, self.width = (about, width) if about else self.meta.read(str(place))
+        self.change: Change | None = None  # stays None, because changes in Milvus cannot be undone
+        self.uploads: dict[str, bytes] = {}
         self._has_written = False
         self._unmark: Callable[[], Any] | None = None  # while this process builds the gallery, deletes its marker
 
@@ -77,7 +80,7 @@ class MilvusStore:
             raise
         return store
 
-    def save(self, path: Any = None) -> None:
+    def save(self, path: Any = None, undoable: bool = False) -> None:
         """Write the names and the header; if the gallery is complete, set the alias."""
         if path is not None:
             raise InputError(f"{self.place}: is in Milvus; lreid search migrate copies it to a file")
@@ -124,6 +127,10 @@ class MilvusStore:
             for part in slices_of(keys.tolist(), 4096):
                 self.connection("delete", self.collection, ids=part)
         self._has_written = True
+
+    def relabel(self, rows: GalleryRows, identity: int) -> None:
+        """Give rows of this store another identity by writing them again, under the same keys."""
+        self.add(self.vectors(rows.keys), replace(rows, ids=np.full(len(rows), identity)))
 
     def count(self, where: Filter) -> int:
         """Current number of images that a filter allows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from lreid.errors import InputError, counted
 from lreid.gallery.gallery import Gallery, place_of
 from lreid.gallery.images import SearchImage, read_images, readable
-from lreid.gallery.release_check import labelled_images, rank_gallery
+from lreid.gallery.release_check import Queries, labelled_images, rank_gallery
 from lreid.loading import load_model
 from lreid.models.embedder import Embedder
 
@@ -34,13 +35,13 @@ def reindex_by_map(
 ) -> dict[str, Any]:
     """Map the features of a gallery to a new model, as a new version that then replaces the gallery.
 
-    The old version is kept, so that :func:`lreid.gallery.roll_back` can restore it. The new version has no threshold.
+    The old version is kept, so that :func:`lreid.gallery.roll_back` can restore it.
 
     Args:
         where: place of the gallery, see :func:`lreid.gallery.gallery.place_of`.
         checkpoint: checkpoint of the new model.
         images: images from :func:`lreid.gallery.list_images`, see :meth:`lreid.gallery.Gallery.mapped`.
-        labelled: images that show people in the gallery, for which mAP is measured.
+        labelled: labelled images of people in the gallery, and of others, on which the change is measured.
         old: file of the gallery's model, if the file was moved.
         force: whether to use a map from fewer than ``FEWEST`` images, or one that is worse than keeping the old model.
         restart: whether to discard a next version with extracted features, which ``reindex`` or ``rollback`` left.
@@ -48,9 +49,9 @@ def reindex_by_map(
         device: see :func:`lreid.load_model`.
 
     Returns:
-        The attributes of the new :class:`lreid.gallery.store.MapRecord`, and the number of ``maps`` of the gallery.
-        With ``labelled`` images, also the ``mAP`` of the mapped gallery and ``old_mAP``, the mAP of the old model in
-        the old gallery, in per cent.
+        The attributes of the new :class:`lreid.gallery.store.MapRecord`, the number of ``maps`` of the gallery, and its
+        ``threshold``. With ``labelled`` images, also the figures ``before`` (of the old model in the old gallery) and
+        ``after``, see :meth:`lreid.gallery.release_check.Queries.figures`, with their ``old_mAP`` and ``mAP``.
 
     Raises:
         InputError: an argument is invalid, an image cannot be read, the map is refused, or another process has changed
@@ -69,9 +70,10 @@ def reindex_by_map(
         raise InputError(f"{following}: holds extracted features; pass restart=True to discard them")
     mapped = gallery.mapped(before, after, readable(images, skip_bad))
     record = mapped.maps[-1]
-    results = record._asdict() | {"maps": len(mapped.maps)}
+    results = record._asdict() | {"maps": len(mapped.maps), "threshold": mapped.threshold}
     if labelled:
-        results |= {"old_mAP": _mean_ap(gallery, before, labelled), "mAP": _mean_ap(mapped, after, labelled)}
+        old_figures, figures = _figures(gallery, before, labelled), _figures(mapped, after, labelled)
+        results |= {"before": old_figures, "after": figures, "old_mAP": old_figures["mAP"], "mAP": figures["mAP"]}
     if not force:
         _require_useful(where, results)
     if record.images < gallery.width:
@@ -87,10 +89,14 @@ def reindex_by_map(
     return results
 
 
-def _mean_ap(gallery: Gallery, model: Embedder, labelled: Sequence[SearchImage]) -> float:
-    """Compute the mAP of labelled images in a gallery, in per cent."""
+def _figures(gallery: Gallery, model: Embedder, labelled: Sequence[SearchImage]) -> dict[str, Any]:
+    """Measure labelled images in a gallery, at its threshold; without one, at the threshold that they would set."""
     queries, pixels = read_images(labelled_images(gallery, labelled), model, gallery.about.names)
-    return 100 * float(np.nanmean(rank_gallery(gallery, gallery.extraction(model, pixels), queries, 0.01).ap))
+    ranked = rank_gallery(gallery, gallery.extraction(model, pixels), queries, 0.01)
+    if gallery.threshold is not None:
+        ranked = replace(ranked, threshold=gallery.threshold)
+    names = np.array([image.identity for image in queries])
+    return Queries(names, np.isfinite(ranked.own), ~np.isin(names, gallery.identities)).figures(ranked)
 
 
 def _require_useful(where: str | Path, results: dict[str, Any]) -> None:

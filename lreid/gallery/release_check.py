@@ -196,7 +196,7 @@ def check(
         raise InputError(f"{new_model}: is already the gallery's model; pass a different one")
     listed, pixels = read_images(listed, old, gallery.about.names, skip_bad=skip_bad)
     names = np.array([image.identity for image in listed])
-    unknown = ~np.isin(names, sorted({*gallery.identities.values()}))
+    unknown = ~np.isin(names, gallery.identities)
     if max_fpir is not None and not unknown.any():
         raise InputError("--max-fpir: every image shows an enrolled person; add images of other people")
     today = rank_gallery(gallery, gallery.extraction(old, pixels), listed, rate)
@@ -236,7 +236,7 @@ def check(
 
 def labelled_images(gallery: Gallery, images: Sequence[SearchImage]) -> list[SearchImage]:
     """Return the images that have an identity; at least one must show a person in the gallery."""
-    people = set(gallery.identities.values())
+    people = set(gallery.identities)
     if not any(image.identity in people for image in images):
         raise InputError(
             f"{gallery.where}: none of the {len(images)} images names a person in the gallery; put the images into "

@@ -49,7 +49,7 @@ def write_check(comparison: ModelComparison, out: Path, *, blur: bool = False) -
         if people:
             rankings = _examples(comparison, people[:MOST_PEOPLE], changed, blur)
             count = f"{MOST_PEOPLE} of these people" if len(people) > MOST_PEOPLE else "Each of these people"
-            note = f"{count} with one query, today and with the new model ({chosen['way']}); People lists all of them."
+            note = f"{count} with one query, before and after ({chosen['way']}); People lists all of them."
             panels.append(ranked_panel(f"{title}: {len(people)}", note, rankings, wide))
     panels += [*_groups(results, "camera", "Cameras"), *_groups(results, "enrolment", "Enrolment"), *_people(results)]
     title = f"{_word(results).capitalize()}: {results['new_model']} for {Path(results['gallery']).name}"
@@ -61,11 +61,15 @@ def verdict_of(results: dict[str, Any]) -> str:
     """Summarise the most important results in one line."""
     chosen, limits = _chosen(results), results["limits"]
     lost = f"{len(chosen['lost'])} of {counted(len(results['people']), 'person').replace('persons', 'people')}"
+    ways = [
+        f"{way['way']} {'not possible' if way['reason'] else number(way['true_positive_rate']) + ' %'}"
+        for way in results["ways"]
+    ]
     parts = [
         f"{lost} no longer found ({number(chosen['lost_share'])} %{_limit(limits['lost'])}), "
         f"{len(chosen['gained'])} newly found",
         f"queries found {number(results['today']['true_positive_rate'])} % before, "
-        f"{number(chosen['true_positive_rate'])} % after",
+        f"{number(chosen['true_positive_rate'])} % after ({', '.join(ways)})",
         f"threshold {rounded_up(results['today']['threshold'])} before, {rounded_up(chosen['threshold'])} after",
     ]
     if chosen["fpir"] is not None:
@@ -74,6 +78,14 @@ def verdict_of(results: dict[str, Any]) -> str:
             f"unknown people accepted {today} % before, {number(chosen['fpir'])} % after{_limit(limits['fpir'])}"
         )
     return f"{_word(results)}: {results['new_model']}, gallery {chosen['way']}: {'; '.join(parts)}"
+
+
+def before_and_after(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Compare the metrics of two models in one line, without those that were not measured."""
+    shown = [(HEADS[key], before[key], after[key]) for key in ("mAP", "true_positive_rate", "fpir")]
+    parts = [f"{head} {number(old)} % before, {number(new)} % after" for head, old, new in shown if new is not None]
+    limits = (rounded_up(each["threshold"]) for each in (before, after))
+    return "; ".join([*parts, "threshold {} before, {} after".format(*limits)])
 
 
 def _word(results: dict[str, Any]) -> str:
@@ -96,10 +108,10 @@ def _intro(results: dict[str, Any], verdict: str) -> list[str]:
         verdict,
         f"{counted(results['queries'], 'query')} of {len(results['people'])} people of the gallery "
         f"({counted(results['images'], 'image')}), {results['unknown_queries']} of unknown people, "
-        f"{results['skipped']} left out. From {results['old_model']} to {results['new_model']}.",
+        f"{results['skipped']} left out. Before: {results['old_model']}; after: {results['new_model']}.",
         f"A query is found if the best image with a name shows the query's person and reaches the threshold. A person "
         "is found if at least half of the person's queries are found. Thresholds are set on the queries of known "
-        f"people, at a false accept rate of {rate:g} %: {rounded_up(today)} today (the gallery "
+        f"people, at a false accept rate of {rate:g} %: {rounded_up(today)} before (the gallery "
         f"stores {rounded_up(results['stored_threshold'])}). " + too_few(results["queries"], rate / 100),
         "Images of the query's identity and camera are left out of each ranking."
         if results["camera_filter"]
@@ -113,7 +125,7 @@ def _intro(results: dict[str, Any], verdict: str) -> list[str]:
 def _ways(results: dict[str, Any]) -> Panel:
     """Make a table of the gallery today and of the three options for the new model."""
     heads = ["gallery", "threshold", *HEADS.values(), "lost", "lost (Rank-1)", "newly found", "time", "more disk"]
-    rows = [["today, old model", *_metrics(results["today"]), *[None] * 5]]
+    rows = [["before, old model", *_metrics(results["today"]), *[None] * 5]]
     notes = [
         "The new model searches three galleries: the gallery as it is; mapped, as lreid search reindex --map does; "
         "and re-extracted, as lreid search reindex does. TPIR is the share of queries that "
@@ -154,7 +166,7 @@ def _groups(results: dict[str, Any], by: str, title: str) -> list[Panel]:
     if not groups:
         return []
     shown = {key: head for key, head in HEADS.items() if any(each["new"][key] is not None for each in groups.values())}
-    heads = [by, "queries", *(f"{head} {when}" for head in shown.values() for when in ("today", "new"))]
+    heads = [by, "queries", *(f"{head} {when}" for head in shown.values() for when in ("before", "after"))]
     rows = (
         [
             f"from {_moment(int(name))}" if by == "enrolment" else name,
@@ -182,7 +194,7 @@ def _people(results: dict[str, Any]) -> list[Panel]:
         for each in results["people"]
         if each["found_today"] != each["found_new"] or each["rank1_today"] != each["rank1_new"]
     ]
-    heads = ["person", "queries", "found today", "found new", "Rank-1 today", "Rank-1 new"]
+    heads = ["person", "queries", "found before", "found after", "Rank-1 before", "Rank-1 after"]
     note = "People with a changed query: number of queries that are found, and number with the right person at rank 1."
     return [_table("People", note, heads, changed)] if changed else []
 
@@ -192,7 +204,7 @@ def _examples(comparison: ModelComparison, people: Sequence[str], changed: np.nd
     rankings = []
     for name in people:
         row = next(row for row, image in enumerate(comparison.queries) if image.identity == name and changed[row])
-        for when, ranked in (("today", comparison.today), ("new model", comparison.new)):
+        for when, ranked in (("before", comparison.today), ("after", comparison.new)):
             finding = _finding(ranked, row, comparison.queries[row].path, name)
             rule = {"threshold": ranked.threshold, "false_accept_rate": comparison.results["false_accept_rate"] / 100}
             query = ranked_query(finding, Path(finding["image"]).name, rule, blur=blur)

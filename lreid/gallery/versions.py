@@ -214,8 +214,6 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     old = Gallery.load(source)
     labels, about = old.labels(), old.about
     new = old.copied(place, kind=kind or about.kind, shards=shards)
-    for name in ("threshold", "false_accept_rate", "calibrated_on"):
-        setattr(new.about, name, getattr(about, name))
     same = _share_of_same_matches(old, new, labels)
     if _rows(new.labels()) != _rows(labels) or same < (1 if about.kind == "flat" else 0.9):
         raise InputError(f"{target}: the copy differs ({same:.3f} of its matches are the same); the copy was deleted")

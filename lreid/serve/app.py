@@ -1,6 +1,7 @@
-"""The routes of the server: search, add, remove, undo, information, metrics and the page."""
+"""The routes of the server: search, add, remove, rename, undo, information, metrics and the page."""
 
 import math
+from email import message_from_bytes
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ STATIC = Path(__file__).with_name("static")
 # HTTP status by error; 422 for all others.
 STATUS = {Absent: 404, Conflict: 409, Unavailable: 503, OutOfMemory: 503, NotConfirmed: 500}
 BODY = {"requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
+FORM = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": {"type": "object"}}}}}
 LONGEST_PATH = 4096  # maximum length of a path
 
 
@@ -28,6 +30,15 @@ async def _content(request: Request) -> bytes:
     if content := await request.body():
         return content
     raise HTTPException(422, "the body is empty; send the content of an image file")
+
+
+async def _contents(request: Request) -> list[bytes]:
+    """Return the images of a form, one per file."""
+    head = f"Content-Type: {request.headers.get('Content-Type', '')}\r\n\r\n".encode("latin-1")
+    form = message_from_bytes(head + await request.body())
+    if images := [bytes(part.get_payload(decode=True)) for part in form.walk() if part.get_filename()]:
+        return images
+    raise HTTPException(422, "the body has no image files; send a form: curl -F image=@a.jpg -F image=@b.jpg")
 
 
 async def _require_known(request: Request) -> None:
@@ -39,7 +50,10 @@ async def _require_known(request: Request) -> None:
 
 
 Content = Annotated[bytes, Depends(_content)]
+Contents = Annotated[list[bytes], Depends(_contents)]
+Identity = Annotated[str, Query(max_length=LONGEST_PATH)]
 Name = Annotated[str | None, Query(max_length=LONGEST_PATH)]
+Top = Annotated[int, Query(ge=1, le=100)]
 
 
 def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008
@@ -95,9 +109,14 @@ def _routes(gallery: ServedGallery) -> APIRouter:
     router = APIRouter(dependencies=[Depends(_require_known)])
 
     @router.post("/search", openapi_extra=BODY)
-    def search(content: Content, top: Annotated[int, Query(ge=1, le=100)] = 10, camera: Name = None) -> dict[str, Any]:
+    def search(content: Content, top: Top = 10, camera: Name = None) -> dict[str, Any]:
         """Find who is in an image; the answer has identity, unknown (null without a threshold) and matches."""
-        return gallery.search(content, top, camera)
+        return gallery.search([content], top, camera)
+
+    @router.post("/search/group", openapi_extra=FORM)
+    def search_group(contents: Contents, top: Top = 10, camera: Name = None) -> dict[str, Any]:
+        """Find who is in several images of one person or track, by the mean of their scores."""
+        return gallery.search(contents, top, camera)
 
     @router.post("/images", openapi_extra=BODY)
     def add(content: Content, identity: Name = None, camera: Name = None) -> dict[str, Any]:
@@ -115,6 +134,16 @@ def _routes(gallery: ServedGallery) -> APIRouter:
     def show(path: Annotated[str, Query(max_length=LONGEST_PATH)]) -> Response:
         """Get a thumbnail of an image in the gallery."""
         return Response(gallery.thumbnail(path), media_type="image/jpeg")
+
+    @router.get("/identities")
+    def identities() -> dict[str, int]:
+        """Get the number of images of each identity."""
+        return gallery.identities()
+
+    @router.post("/rename")
+    def rename(old: Identity, new: Identity, merge: bool = False) -> dict[str, Any]:
+        """Rename an identity, or merge it with another one."""
+        return gallery.rename(old, new, merge=merge)
 
     @router.post("/undo/{change}")
     def undo(change: str) -> dict[str, int]:

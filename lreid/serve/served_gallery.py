@@ -2,21 +2,20 @@
 
 import hashlib
 import io
-import os
-import secrets
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from lreid.data.images import FORMATS, Size, decode, read_image
 from lreid.errors import InputError, NotConfirmed
+from lreid.gallery.change import Change
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.findings import findings
 from lreid.gallery.gallery import Gallery, place_of
@@ -25,9 +24,7 @@ from lreid.gallery.images import name_of, warn_of_scenes
 from lreid.gallery.store import numbers_of
 from lreid.models.fingerprint import fingerprint
 from lreid.report.rendering import THUMBNAIL_HEIGHT, thumbnail
-from lreid.utils.files import make_folder, only_one_process, write_atomically
 from lreid.utils.identities import UNKNOWN, label_text, require_written
-from lreid.utils.reading import read_bytes
 
 MOST_PIXELS = 50_000_000  # maximum pixels of an uploaded image: 150 MB decoded
 MOST_LETTERS = 200  # maximum length of a name
@@ -45,22 +42,6 @@ class Conflict(InputError):
 
 class Unavailable(InputError):
     """The file of the gallery cannot be read or written at the moment."""
-
-
-class Change(NamedTuple):
-    """Images that a change added or removed, with everything that its undo needs.
-
-    Attributes:
-        added: whether the images were added; otherwise they were removed.
-        labels: paths, identities, cameras and times, in the form of arguments of :meth:`lreid.gallery.Gallery.add`.
-        features: (n, D) float32.
-        files: contents of uploaded files, by path.
-    """
-
-    added: bool
-    labels: tuple[Any, ...]
-    features: np.ndarray
-    files: dict[str, bytes]
 
 
 class ServedGallery:
@@ -86,8 +67,7 @@ class ServedGallery:
             raise InputError(
                 f"{where}: is not a file; copy the gallery to a file by lreid search migrate, and serve that"
             )
-        self.path = place.path
-        self.folder = place.uploads
+        self.path, self._place = place.path, place
         self._gallery = Gallery.load(self.path)
         self._model = self._gallery.load_network(checkpoint, device)
         self._fingerprint = fingerprint(self._model)
@@ -109,20 +89,21 @@ class ServedGallery:
                 self._gallery = self._read()
             return self._gallery
 
-    def search(self, content: bytes, top: int = 10, camera: str | None = None) -> dict[str, Any]:
+    def search(self, contents: Sequence[bytes], top: int = 10, camera: str | None = None) -> dict[str, Any]:
         """Search the gallery; return the result of :func:`lreid.gallery.findings.findings` and the threshold.
 
         Args:
-            content: content of an image file.
+            contents: contents of image files of one person or track, whose scores are averaged.
             top: number of matches, 1 or more.
-            camera: camera that took the image, or None if unknown.
+            camera: camera that took the images, or None if unknown.
 
         Raises:
-            InputError: the image cannot be read.
+            InputError: an image cannot be read.
         """
         gallery = self.current()
         about = gallery.about
-        matches = gallery.search(self._features(gallery, content, camera), top, model=self._fingerprint)
+        features = np.concatenate([self._features(gallery, content, camera) for content in contents])
+        matches = gallery.search(features, top, model=self._fingerprint, group=[0] * len(features))
         (finding,) = findings(matches, [""], [None], calibrated=about.threshold is not None)
         return finding | {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
 
@@ -141,13 +122,17 @@ class ServedGallery:
             Conflict: the gallery already contains the image.
             InputError: the image or a name is invalid; the gallery does not change.
         """
-        path = str(self.folder / (hashlib.sha256(content).hexdigest()[:32] + _suffix(content)))
-        labels = path, _name(identity, "identity"), _name(camera, "camera"), UNKNOWN
-        features = self._features(self.current(), content, labels[2])
-        change = Change(True, tuple([label] for label in labels), features, {path: content})
+        path = str(self._place.uploads / (hashlib.sha256(content).hexdigest()[:32] + _suffix(content)))
+        who, camera = _name(identity, "identity"), _name(camera, "camera")
+        features = self._features(self.current(), content, camera)
         with self._changed() as gallery:
-            self._put(gallery, change)
-        return {"path": path, "images": len(gallery), "undo": self._undoable(change)}
+            if gallery.holds([path])[0]:
+                raise Conflict(f"{path}: is already in the gallery; remove it first")
+            gallery.add(features, [path], [who], [camera], model=self._fingerprint)
+            gallery.store.uploads[Path(path).name] = content
+            with _available():
+                gallery.save(undoable=True)
+        return {"path": path, "images": len(gallery), "undo": self._undoable(gallery)}
 
     def remove(self, path: str | None = None, identity: str | None = None) -> dict[str, Any]:
         """Remove one image, or all images of an identity. Image files are deleted only if they were uploaded.
@@ -156,7 +141,7 @@ class ServedGallery:
             The number of ``removed`` images, the number of remaining ``images``, other ``versions`` of the gallery that
             may still have the removed images, and ``undo``, the name of the change for :meth:`undo`. The value of
             ``undo`` is None for an ``ivfpq`` gallery, which stores no features and therefore cannot restore images. The
-            last 20 changes can be undone until the server stops.
+            last 20 changes can be undone until the server stops, and the last one also later.
 
         Raises:
             Absent: the gallery has no such image or identity.
@@ -164,24 +149,44 @@ class ServedGallery:
             NotConfirmed: the images are removed, but a file cannot be deleted.
         """
         with self._changed() as gallery:
-            labels = gallery.labels()
-            chosen = labels.paths == path
-            if path is None:
-                chosen = np.array([name_of(each) == label_text(identity) for each in labels.ids], dtype=bool)
-            if not chosen.any():
-                raise Absent(f"{path or identity}: the gallery has no such {'identity' if path is None else 'image'}")
-            doomed = labels[chosen]
-            features, files = np.empty(0), {}
-            if restorable := gallery.about.kind != "ivfpq":
-                features = gallery.features(doomed.keys)
-                with _available():
-                    files = {each: read_bytes(each) for each in doomed.paths if self._uploaded(each)}
-            self._take(
-                gallery, change := Change(False, (doomed.paths, doomed.ids, doomed.cams, doomed.times), features, files)
-            )
-        undo = self._undoable(change) if restorable else None
-        versions = [str(each) for each in FilePlace(self.path).others()]
+            if path is not None:
+                doomed = [path] * int(gallery.holds([path])[0])
+            else:
+                doomed = gallery.rows_of(_identity(gallery, identity)).paths.tolist()
+            if not doomed:
+                raise Absent(f"{path}: the gallery has no such image")
+            with _available():
+                gallery.remove(doomed)
+                gallery.save(undoable=True)
+                self._place.delete_uploads(doomed)
+        versions = [str(each) for each in self._place.others()]
+        undo = self._undoable(gallery)
         return {"removed": len(doomed), "images": len(gallery), "versions": versions, "undo": undo}
+
+    def rename(self, old: str, new: str, *, merge: bool = False) -> dict[str, Any]:
+        """Give an identity another name; with ``merge``, the name of another identity.
+
+        Returns:
+            The number of ``renamed`` images, and ``undo``, the name of the change for :meth:`undo`.
+
+        Raises:
+            Absent: the gallery has no identity ``old``.
+            Conflict: the gallery already has an identity ``new``.
+            InputError: the name is invalid.
+        """
+        with self._changed() as gallery:
+            identity, name = _identity(gallery, old), _name(new, "new")
+            if name in gallery.identities and not merge:
+                raise Conflict(f"{name}: is already in the gallery; pass merge=true if both are one person")
+            renamed = gallery.rename(identity, name or UNKNOWN, merge=merge)
+            with _available():
+                gallery.save(undoable=True)
+        return {"renamed": renamed, "undo": self._undoable(gallery)}
+
+    def identities(self) -> dict[str, int]:
+        """Return the number of images of each identity, by its name."""
+        ids = self.current().labels().ids
+        return dict(sorted(Counter(name for each in ids if (name := name_of(each)) is not None).items()))
 
     def undo(self, change: str) -> dict[str, int]:
         """Undo one of the last changes, and return the number of ``images`` in the gallery.
@@ -191,19 +196,27 @@ class ServedGallery:
             Conflict: later changes make the undo impossible.
         """
         with self._changed() as gallery:
-            if (undone := self._undo.get(change)) is None:
+            last = gallery.change
+            if (undone := last if last and last.name == change else self._undo.get(change)) is None:
                 name = change[:MOST_LETTERS]
                 raise Absent(f"{name}: no such change, or it was already undone; the last {UNDOABLE} can be undone")
-            (self._take if undone.added else self._put)(gallery, undone)
+            try:
+                gallery.undo(undone)
+            except InputError as error:
+                raise Conflict(str(error)) from None
+            with _available():
+                gallery.save(undoable=True)
+                self._place.delete_uploads()
             self._undo.pop(change, None)
         return {"images": len(gallery)}
 
     def info(self) -> dict[str, Any]:
-        """Return the properties of the gallery: counts, ``kind``, ``model``, threshold and false accept rate."""
+        """Return the properties of the gallery: counts, ``kind``, ``model``, threshold, and the last change to undo."""
         gallery = self.current()
         shown = ("kind", "model", "threshold", "false_accept_rate", "calibrated_on")
         properties = {name: getattr(gallery.about, name) for name in shown}
-        return {"gallery": self.path.name} | gallery.counts() | properties
+        undo = gallery.change.name if gallery.change else None
+        return {"gallery": self.path.name} | gallery.counts() | properties | {"undo": undo}
 
     def thumbnail(self, path: str) -> bytes:
         """Return a small JPEG of an image in the gallery; other files are never read.
@@ -251,46 +264,14 @@ class ServedGallery:
             with self._reading:
                 self._gallery = gallery
 
-    def _put(self, gallery: Gallery, change: Change) -> None:
-        """Write the image files, then the gallery with their features."""
-        paths = change.labels[0]
-        if gallery.holds(paths).any():
-            raise Conflict(f"{paths[0]}: is already in the gallery; remove it first")
-        gallery.add(change.features, *change.labels, model=self._fingerprint)
-        try:
-            with _available():
-                make_folder(self.folder)
-                with only_one_process(self.folder):
-                    for path, content in change.files.items():
-                        try:
-                            write_atomically(path, lambda file, content=content: file.write(content), private=True)  # type: ignore[misc]
-                        except NotConfirmed:  # the gallery is not written, so nothing is done
-                            raise OSError(f"{path}: the disk did not confirm it; check the disk") from None
-                    gallery.save()
-        except Unavailable:
-            _delete(filter(self._uploaded, change.files))
-            raise
-
-    def _take(self, gallery: Gallery, change: Change) -> None:
-        """Write the gallery without some images, then delete those of their files that were uploaded."""
-        paths = change.labels[0]
-        if not gallery.holds(paths).all():
-            raise Conflict(f"{paths[0]}: is no longer in the gallery")
-        gallery.remove(paths)
-        with _available():
-            gallery.save()
-            FilePlace(self.path).delete_uploads(paths)
-
-    def _uploaded(self, path: str) -> bool:
-        """Whether the file of an image exists and was uploaded to this server."""
-        return Path(path).parent == self.folder and os.path.exists(path)
-
-    def _undoable(self, change: Change) -> str:
-        """Store a change so that :meth:`undo` can revert it, and return its name."""
-        self._undo[name := secrets.token_hex(16)] = change
+    def _undoable(self, gallery: Gallery) -> str | None:
+        """Keep the last change so that :meth:`undo` can revert it after later ones, and return its name."""
+        if gallery.change is None:
+            return None
+        self._undo[gallery.change.name] = gallery.change
         if len(self._undo) > UNDOABLE:
             self._undo.popitem(last=False)
-        return name
+        return gallery.change.name
 
 
 @contextmanager
@@ -304,17 +285,12 @@ def _available() -> Iterator[None]:
         raise Unavailable(str(error)) from None
 
 
-def _delete(paths: Iterable[str]) -> None:
-    """Delete image files that the gallery does not contain.
-
-    Raises:
-        NotConfirmed: a file cannot be deleted.
-    """
-    for path in paths:
-        try:
-            Path(path).unlink(missing_ok=True)
-        except OSError as error:
-            raise NotConfirmed(f"done, but {path} cannot be deleted ({error.strerror}); delete it") from None
+def _identity(gallery: Gallery, name: str | None) -> int | str:
+    """Return an identity of the gallery by its name."""
+    for identity in gallery.identities:
+        if str(identity) == label_text(name):
+            return identity
+    raise Absent(f"{name}: the gallery has no such identity")
 
 
 def _suffix(content: bytes) -> str:

@@ -100,6 +100,21 @@ def test_calibration_sets_threshold_below_which_queries_are_unknown(
     right = [own[row, column] and scores[row, column] > threshold for row, column in enumerate(scores.argmax(1))]
     assert calibration["known"] == calibration["images"] == len(queries)
     assert calibration["true_positive_rate"] == np.mean(right)
+    people = np.array([identity(query) for query in queries])
+    drawn, rng = [], np.random.default_rng(0)
+    for draw in rng.integers(20, size=(1000, 20)):
+        of_people = [impostors[people == person] for person in np.unique(people)[draw]]
+        drawn.append(threshold_for(np.concatenate(of_people), 0.1))
+    assert calibration["interval"] == pytest.approx(np.quantile(drawn, (0.025, 0.975)), abs=1e-5)
+    assert calibration["interval"][0] <= threshold <= calibration["interval"][1] and calibration["impostors"] == 40
+    for row, rate in zip(calibration["table"], (0.1, 0.05, 0.01, 0.001), strict=True):
+        assert row["threshold"] == pytest.approx(threshold_for(impostors, rate), abs=1e-5)
+        assert row["false_accepts"] == int(40 * rate)
+        right = [
+            own[number, best] and scores[number, best] > row["threshold"]
+            for number, best in enumerate(scores.argmax(1))
+        ]
+        assert row["true_positive_rate"] == np.mean(right)
 
     results = search_and_write(gallery, queries, tmp_path / "out")
     assert results["threshold"] == threshold and results["false_accept_rate"] == 0.1
@@ -149,7 +164,7 @@ def test_person_with_one_image_is_not_known_to_calibration(world: Path, images: 
 
 
 def test_calibration_warns_of_too_few_images(world: Path, gallery: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for rate, count in ((0.5, 0), (0, 0), (0.02, 1)):
+    for rate, count in ((0.5, 0), (0, 0), (0.2, 1), (0.02, 2)):
         calibrate_gallery(gallery, [world / "query"], false_accept_rate=rate)
         assert len(caplog.messages) == count
     assert "40 images" in caplog.text and "2 %" in caplog.text
@@ -207,7 +222,7 @@ def test_unicode_forms_of_names_are_one_person(world: Path, tmp_path: Path) -> N
     old = next(path for path in built.labels().paths if not unicodedata.is_normalized("NFC", path))
     assert lreid.gallery.remove(gallery, [unicodedata.normalize("NFC", old)]) == 1
     named = Gallery.load(gallery)
-    named.about.names["identity"] = {key: unicodedata.normalize("NFD", "José") for key in named.identities}
+    named.about.names["identity"] = {key: unicodedata.normalize("NFD", "José") for key in named.about.names["identity"]}
     named.save()  # as an earlier version wrote it
     assert lreid.gallery.remove(gallery, identity=unicodedata.normalize("NFD", "José")) == len(built) - 1
 
@@ -252,7 +267,7 @@ def test_remove_everywhere_reaches_every_version(gallery: Path, images: list[Pat
     assert lreid.gallery.remove(gallery, [str(images[0]), str(images[1])], everywhere=True) == 2
     for path in versions:
         left = Gallery.load(path, unfinished=True)
-        assert person not in left.identities.values() and len(left) == len(images) - 8
+        assert person not in left.identities and len(left) == len(images) - 8
         assert name not in path.read_bytes()
     with pytest.raises(InputError, match="people.gallery: contains none"):
         lreid.gallery.remove(gallery, identity=person, everywhere=True)
@@ -372,6 +387,23 @@ def test_skip_bad_leaves_out_unreadable_images_and_their_names(
         lreid.gallery.calibrate(gallery, listed, **options)
     listed += lreid.gallery.list_images([world / "people"], "")
     assert lreid.gallery.add(gallery, listed, **options) == 40
-    assert "somebody" not in Gallery.load(gallery).identities.values()
+    assert "somebody" not in Gallery.load(gallery).identities
     named = lreid.gallery.build(tmp_path / "g", world / "model.pt", listed, **options)
     assert len(named) == 40 and not named.holds([str(bad)])[0]
+
+
+def test_group_of_a_folder_is_one_query(world: Path, gallery: Path, queries: list[Path], tmp_path: Path) -> None:
+    for path in queries:
+        folder = tmp_path / "tracks" / identity(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder)
+    images = sorted((tmp_path / "tracks").rglob("*.png"))
+    model, named = load_model(world / "model.pt"), Gallery.load(gallery)
+    results = search_and_write(gallery, [tmp_path / "tracks"], tmp_path / "out", group="folder")
+    assert len(results["queries"]) == 20
+    for answer in results["queries"]:
+        own = [path for path in images if path.parent == Path(answer["image"]).parent]
+        assert answer["images"] == [*map(str, own)] and answer["expected"] == own[0].parent.name
+        mean = (unit(model.extract(own)) @ named.features(named.labels().keys).T).mean(0)
+        scores = [match["score"] for match in answer["matches"]]
+        assert scores == pytest.approx(np.sort(mean)[::-1][:10], abs=1e-5)

@@ -55,8 +55,9 @@ def test_mapped_gallery_replaces_the_old_one_which_roll_back_restores(
 ) -> None:
     images, where = shutil.copytree(world / "g", tmp_path / "g"), new_place()
     old = build_gallery(where, world / "old.pt", [images])
-    calibrate_gallery(where, [world / "q"])
-    before = rows(old)
+    calibrate_gallery(where, [world / "q"], false_accept_rate=0.5)
+    old, fits = Gallery.load(where), [*(world / "map").iterdir()]
+    before, reached = rows(old), int(old.search(fits, 1).known.sum())
     shutil.rmtree(images)
     with pytest.raises(InputError, match=f"{images}.*--map"):
         lreid.gallery.reindex(where, world / "new.pt", device="cpu")
@@ -70,7 +71,10 @@ def test_mapped_gallery_replaces_the_old_one_which_roll_back_restores(
     assert {path: row[:2] for path, row in after.items()} == {path: row[:2] for path, row in before.items()}
     for path, row in before.items():
         np.testing.assert_allclose(after[path][2], by(row[2][None])[0], atol=1e-5)
-    assert now.about.threshold is None and now.about.model == fingerprint(load_model(world / "new.pt", "cpu"))
+    assert now.about.model == fingerprint(load_model(world / "new.pt", "cpu"))
+    scores = now.search(fits, 1).scores  # extracted again, so their last bits differ
+    assert (scores > now.threshold + 1e-5).sum() <= reached <= (scores > now.threshold - 1e-5).sum() and reached >= 10
+    assert now.about.false_accept_rate == 0.5 and found["threshold"] == now.threshold != old.threshold
     query = [next((world / "q").iterdir())]
     with pytest.raises(InputError, match="old.pt"):
         lreid.gallery.query(where, query, checkpoint=world / "old.pt", device="cpu")

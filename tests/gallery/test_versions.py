@@ -100,11 +100,11 @@ def test_remove_everywhere_reaches_all_versions(world, new_place):
     reindex(where, world / "new.pt", device="cpu")
     place = place_of(where)
     assert place.beside() == [str(place.previous())] == [lreid.gallery.info(where)["related files"]]
-    name = next(iter(old.identities.values()))
+    name = old.identities[0]
     assert lreid.gallery.remove(where, identity=name, everywhere=True) == 6
     for each in (place, place.previous()):
         left = Gallery.load(each)
-        assert len(left) == 30 and name not in left.identities.values()
+        assert len(left) == 30 and name not in left.identities
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_reindexing_leaves_out_unreadable_images(world, new_place, tmp_path, mon
         reindex(where, world / "new.pt", skip_bad=True, device="cpu")
     assert reindex(where, world / "new.pt", skip_bad=True, device="cpu") == {"images": 2, "extracted": 0}
     named = Gallery.load(where)
-    assert named.identities.keys() == set(named.store.labels().ids.tolist())  # no names of the others
+    assert named.about.names["identity"].keys() == set(named.store.labels().ids.tolist())  # no names of the others
     for path in by_key:
         Path(path).unlink(missing_ok=True)
     with pytest.raises(InputError, match="none of its images can be read"):

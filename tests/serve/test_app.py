@@ -8,6 +8,7 @@ import threading
 import time
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -251,7 +252,17 @@ def test_unknown_and_repeated_parameters_are_refused(
 
 def test_head_answers_as_get_without_a_body(client: TestClient) -> None:
     path = client.post("/images", content=png(0)).json()["path"]
-    found = ["/", "/page.js", "/docs", "/openapi.json", "/health", "/metrics", "/info", f"/images?path={path}"]
+    found = [
+        "/",
+        "/page.js",
+        "/docs",
+        "/openapi.json",
+        "/health",
+        "/metrics",
+        "/info",
+        "/identities",
+        f"/images?path={path}",
+    ]
     for address in [*found, "/search", "/images?path=nobody"]:
         get, head = client.get(address), client.head(address)
         assert head.status_code == get.status_code and (head.status_code == 200) == (address in found)
@@ -317,7 +328,7 @@ def test_undo_that_cannot_write_image_files_can_be_repeated(
         write_atomically(path, *arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("lreid.serve.served_gallery.write_atomically", full)
+        patch.setattr("lreid.gallery.faiss_store.write_atomically", full)
         assert client.post(f"/undo/{undo}").status_code == 503
     assert rows(gallery) == before and [*gallery.with_name("people.gallery.images").iterdir()] == []
     assert client.post(f"/undo/{undo}").status_code == 200
@@ -329,6 +340,37 @@ def test_removal_from_gallery_with_integer_labels_can_be_undone(world: Path, tmp
     client, before = client_of(file), rows(file)
     undo = client.request("DELETE", "/images", params={"identity": "2"}).json()["undo"]
     assert client.post(f"/undo/{undo}").status_code == 200 and rows(file) == before
+
+
+def test_identities_are_listed_renamed_and_merged(client: TestClient, gallery: Path) -> None:
+    before = rows(gallery)
+    counts = Counter(identity for identity, *_ in before.values() if identity is not None)
+    assert client.get("/identities").json() == counts
+    one, other, *_ = counts
+    refused = [{"old": "nobody", "new": "x"}, {"old": one, "new": other}, {"old": one, "new": "nan"}, {"old": one}]
+    answers = [client.post("/rename", params=each) for each in refused]
+    assert [each.status_code for each in answers] == [404, 409, 422, 422] and rows(gallery) == before
+    renamed = client.post("/rename", params={"old": one, "new": "zoe"}).json()
+    merged = client.post("/rename", params={"old": "zoe", "new": other, "merge": True}).json()
+    assert renamed["renamed"] == merged["renamed"] == counts[one]
+    assert client.get("/identities").json()[other] == counts[one] + counts[other]
+    restarted = client_of(gallery)  # only the file knows the last change
+    assert restarted.get("/info").json()["undo"] == merged["undo"]
+    assert restarted.post(f"/undo/{renamed['undo']}").status_code == 404
+    for undo in (merged["undo"], renamed["undo"]):
+        assert client.post(f"/undo/{undo}").status_code == 200
+    assert rows(gallery) == before and client.get("/info").json()["undo"] is None
+
+
+def test_images_of_a_form_are_one_query(client: TestClient, gallery: Path, queries: list[Path]) -> None:
+    files = [("image", (path.name, path.read_bytes(), "image/png")) for path in queries[:3]]
+    answer = client.post("/search/group?top=4", files=files).json()
+    found = Gallery.load(gallery).search([str(path) for path in queries[:3]], 4, group=[0, 0, 0])
+    assert [match["path"] for match in answer["matches"]] == found.paths[0].tolist()
+    assert [match["score"] for match in answer["matches"]] == pytest.approx(found.scores[0], abs=1e-5)
+    for broken in ({"content": png(0)}, {"files": [("image", ("a.png", b"x", "image/png"))]}, {"data": {"a": "b"}}):
+        answer = client.post("/search/group", **broken)
+        assert answer.status_code == 422 and "\n" not in answer.json()["detail"]
 
 
 def test_searches_during_changes_see_whole_galleries(client: TestClient, gallery: Path) -> None:
@@ -425,7 +467,14 @@ def test_token_is_needed_for_data_of_the_gallery(gallery: Path) -> None:
     for path in ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health"):
         assert client.get(path).status_code == 200
     calls = [("GET", "/info"), ("GET", "/metrics"), ("GET", "/images?path=x"), ("POST", "/search"), ("POST", "/images")]
-    calls += [("DELETE", "/images?identity=p1"), ("POST", "/undo/x"), ("GET", "/info/"), ("GET", "/INFO")]
+    calls += [
+        ("DELETE", "/images?identity=p1"),
+        ("POST", "/undo/x"),
+        ("GET", "/identities"),
+        ("POST", "/rename?old=p1&new=x"),
+        ("GET", "/info/"),
+        ("GET", "/INFO"),
+    ]
     before = gallery.read_bytes()
     for method, path in calls:
         for header in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": "Bearer é".encode()}):
@@ -487,7 +536,17 @@ def test_metrics_count_requests_and_images(client: TestClient, gallery: Path) ->
 
 def test_description_is_complete_and_pages_load_nothing_from_other_sites(client: TestClient) -> None:
     description = client.get("/openapi.json").json()
-    assert {*description["paths"]} == {"/search", "/images", "/undo/{change}", "/info", "/health", "/metrics"}
+    assert {*description["paths"]} == {
+        "/search",
+        "/search/group",
+        "/images",
+        "/identities",
+        "/rename",
+        "/undo/{change}",
+        "/info",
+        "/health",
+        "/metrics",
+    }
     assert all(each["description"] for path in description["paths"].values() for each in path.values())
     page = client.get("/docs").text
     assert all(path in page for path in description["paths"])

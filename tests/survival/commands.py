@@ -138,6 +138,8 @@ def serve(name: str, change: str = "", image: str = "") -> None:
             served.add(Path(image).read_bytes(), "anna")
         elif change == "remove":
             served.remove(identity="anna")
+        elif change == "undo":
+            served.undo(str(served.info()["undo"]))
 
 
 def uploaded(folder: Path) -> Any:
@@ -261,6 +263,10 @@ def commands(world: World) -> dict[str, Command]:
         built()
         call(["serve", "people.gallery", "add", str(min((there / "more").rglob("*.png")))], Path())
 
+    def emptied() -> None:
+        served()
+        call(["serve", "people.gallery", "remove"], Path())
+
     def link(hour: int) -> list[str]:
         words = ("link", "add", "linked", there / f"{hour}.yaml", *(model if hour == 8 else device))
         return [str(word) for word in (*words, "--threshold", 0.9999, "--raw")]
@@ -271,6 +277,8 @@ def commands(world: World) -> dict[str, Command]:
                 assert call(link(hour), Path()) == (0, "")
 
         return Command(words, prepare, linked, parts=True, rewrite=swept)
+
+    somebody = min(path.name for path in (there / "more").iterdir())
 
     def nothing() -> None:
         pass
@@ -291,6 +299,10 @@ def commands(world: World) -> dict[str, Command]:
         built()
         call(world.search("reindex", "people.gallery", *other), Path())
 
+    def removed() -> None:
+        with_versions()
+        call(world.search("remove", "people.gallery", "--identity", somebody), Path())
+
     def published() -> None:
         Path("zoo").mkdir()
         card = write_card(Path("zoo/mine.json").absolute(), weights.read_bytes())
@@ -302,7 +314,6 @@ def commands(world: World) -> dict[str, Command]:
     def with_results() -> None:
         shutil.copytree(there / "run", "run")
 
-    somebody = min(path.name for path in (there / "more").iterdir())
     train_words = ["train", "--resume", "--out", "run", *as_arguments(TINY, KEYS)]
     query = world.search("query", "people.gallery", there / "q", "--out", "matches", *device)
     check = ("check", "people.gallery", "--new", there / "other.pt", "--images", there / "q", "--out", "checked")
@@ -313,6 +324,8 @@ def commands(world: World) -> dict[str, Command]:
         "build": gallery_command(nothing, "build", there / "g", *model),
         "add": gallery_command(built, "add", there / "more", *device),
         "remove": gallery_command(with_versions, "remove", "--identity", somebody, "--everywhere", parts=True),
+        "rename": gallery_command(with_versions, "rename", somebody, "anna"),
+        "undo": gallery_command(removed, "undo"),
         "calibrate": gallery_command(built, "calibrate", there / "q", *device),
         "query": Command(query, built, files("matches/matches.json", "matches/matches.html"), parts=True),
         "check": Command(world.search(*check, *device), calibrated, checked, parts=True),
@@ -325,6 +338,7 @@ def commands(world: World) -> dict[str, Command]:
         "report": Command(report, with_results, files("run/report.html", "compared.html"), parts=True),
         "serve-add": serve_command("add", built),
         "serve-remove": serve_command("remove", served),
+        "serve-undo": serve_command("undo", emptied),
         "link-first": link_command(link(8)),
         "link-add": link_command(link(9), 8),
         "link-merge": link_command(["link", "merge", "linked", "1", "2"], 8),

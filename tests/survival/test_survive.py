@@ -16,6 +16,9 @@ pytestmark = pytest.mark.slow
 
 COMMANDS = ("build", "add", "remove", "calibrate", "query", "reindex", "rollback", "migrate", "publish", "download")
 COMMANDS += (
+    "rename",
+    "undo",
+    "serve-undo",
     "reindex-map",
     "check",
     "report",
