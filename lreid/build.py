@@ -281,6 +281,8 @@ def command_of(cfg: Config, *, before: Path | None = None) -> str:
     words = ["lreid", "train"]
     if before is not None:
         words += [cfg.BENCHMARK.TRAIN[0].partition(":")[2], "--from", str(before)]
+    for plugin in cfg.IMPORTS:
+        words += ["--import", plugin]
     for file in _files(cfg):
         words += ["--config", str(file.relative_to(CONFIGS.parent))]
     # The method ignores these keys, and the command line would refuse them.

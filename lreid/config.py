@@ -20,6 +20,7 @@ from typing import Any
 
 from lreid.config_keys import FREE_KEYS, KEYS, Config, MethodSection, Section
 from lreid.errors import InputError, nearest_name
+from lreid.utils.extras import imported
 from lreid.utils.reading import parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
@@ -66,8 +67,8 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
 
     Raises:
         InputError: a file is missing or is not a YAML mapping; a key is unknown, has no value or occurs twice in a
-            file; a value has the wrong type; or two files other than benchmarks name different methods and the command
-            line names none.
+            file; a value has the wrong type; two files other than benchmarks name different methods and the command
+            line names none; or the config needs a plug-in that is not imported.
     """
     cfg = Config()
     given = _given(overrides, report=report)
@@ -87,6 +88,10 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
                 "%s: changes %s of %s; to choose a value, set it on the command line", later, ", ".join(names), earlier
             )
     _set_all(cfg, given, COMMAND_LINE)
+    for each in cfg.IMPORTS:
+        if os.path.basename(each).removesuffix(".py") not in imported:
+            raise InputError(f"IMPORTS: {each} is not imported; pass --import {each}")
+    cfg.IMPORTS = list(imported.values())
     cfg.freeze()
     return cfg
 
@@ -176,14 +181,14 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     raise InputError(f"{local}: no such config file; the nearest config of lreid is {nearest}")
 
 
-def check_values(cfg: Config, group: str = "") -> None:
-    """Before a run starts, check the values of all keys whose names begin with ``group``.
+def check_values(cfg: Config, groups: str | tuple[str, ...] = "") -> None:
+    """Before a run starts, check the values of all keys whose names begin with ``groups``.
 
     Raises:
         InputError: a value is out of range; the message names the first such key and its rule.
     """
     for name, value in leaves(cfg):
-        if not name.startswith(group):
+        if not name.startswith(groups):
             continue
         numbers = value if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):

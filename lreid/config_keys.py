@@ -104,6 +104,10 @@ _SEED: dict[str, Any] = {"least": 0, "most": 2**32 - 1}
 _SOURCES: dict[str, Any] = {"check": _names, "paths": ("csv:", "folder:", "own:")}
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
+# Classes and functions by name; lreid.training defines those of lreid, and plug-ins register more.
+OPTIMIZERS: dict[str, Any] = dict.fromkeys(("adam", "adamw", "sgd"))
+LOGGERS: dict[str, Any] = dict.fromkeys(("tensorboard", "wandb", "mlflow"))
+
 
 class BenchmarkSection(Section):
     """Keys that define the tasks, their order and the test sets."""
@@ -284,7 +288,7 @@ class TrainSection(Section):
         choices=("identities", "images"),
     )
     EPOCH_STEPS = key(0, "batches per epoch, for tasks of any size (AKA: 150); 0 = determined by EPOCH_COVERS", least=0)
-    OPTIMIZER = key("adam", "optimiser of all parameters; every task starts with a new one", choices=("adam", "sgd"))
+    OPTIMIZER = key("adam", "optimiser of all parameters; every task starts with a new one", choices=OPTIMIZERS)
     MOMENTUM = key(0.0, "momentum of the optimiser sgd", least=0, most=1)
     LR = key(1e-3, "learning rate; the default suits random weights, 2e-4 suits ImageNet weights", above=0)
     FROZEN_LAYERS = key(0, "number of layers, counted from the input of the backbone, that are not trained", least=0)
@@ -318,9 +322,7 @@ class TrainSection(Section):
     DETERMINISTIC = key(False, "give the same results for the same seed on a GPU; slower")
     CHECKPOINT_MINUTES = key(5.0, "minutes between checkpoints within a task; 0 = every epoch", least=0, free=True)
     CHECKPOINT_STEPS = key(0, "number of steps between additional checkpoints; 0 = none", least=0, free=True)
-    LOGGERS: list[str] = key(
-        [], "services that also receive metrics", choices=("tensorboard", "wandb", "mlflow"), free=True
-    )
+    LOGGERS: list[str] = key([], "services that also receive metrics", choices=LOGGERS, free=True)
 
 
 class EvalSection(Section):
@@ -372,6 +374,7 @@ class Config(Section):
 
     SEED = key(0, "seed of all random number generators", **_SEED)
     DEVICE = key("auto", "device: cpu, cuda, cuda:1 …, or auto (the first GPU, if any)", free=True, check=device_fault)
+    IMPORTS: list[str] = key([], "plug-ins of the run; lreid sets it, see --import", paths=("",), free=True)
 
     def __init__(self) -> None:
         super().__init__()

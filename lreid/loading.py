@@ -79,8 +79,7 @@ def _torch_model(source: str | Path) -> Embedder:
     state = read_checkpoint(source)
     cfg = config_from_text(state["config"], str(source))
     try:
-        for group in ("INPUT.", "MODEL."):
-            check_values(cfg, group)
+        check_values(cfg, ("INPUT.", "MODEL."))
     except InputError as error:
         raise InputError(f"{source}: its config does not describe a trained model: {error}") from None
     return _trained_network(cfg, state["model"], source)

@@ -102,6 +102,12 @@ def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config 
     parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help=f"{pairs}, such as TRAIN.LR 1e-4")
 
 
+def add_imports(parser: argparse.ArgumentParser) -> None:
+    """Add ``--import``, the names of plug-ins, which are imported before the command runs."""
+    what = "module, or file MODULE.py, that registers your methods, metrics …; repeat the option for more"
+    option(parser, "--import MODULE", what, [], dest="imports")
+
+
 def split_pairs(words: Sequence[str], start: int = 0) -> tuple[list[str], list[str]]:
     """Separate the values of an option that takes several from the ``KEY VALUE`` pairs after them.
 

@@ -40,6 +40,7 @@ SHOWN = 30  # number of rankings per test set on the page
 MATRICES = ("mAP", "rank1")  # metrics for which there is a matrix of query models and gallery models
 # Config keys that affect the metrics of a test.
 SCORING = tuple(f"EVAL.{key}" for key in ("AP", "CAMERA_FILTER", "FLIP", "INDEX", "METRIC", "OUTFITS"))
+TESTING = ("BENCHMARK", "DATA", "DEVICE", "EVAL", "INPUT", "MODEL", "SYNTHETIC")  # keys that a test reads
 
 # Measurements in addition to the plain ranking: a row each of features standardised per camera, of k-reciprocal
 # re-ranking and of expanded queries, and the galleries of every model searched with the queries of every model.
@@ -317,7 +318,7 @@ def _test_config(
                 f"{path}: its config and that of {first} define different tests ({', '.join(changed)} differ); choose "
                 "the tests by --config"
             )
-    check_values(cfg)
+    check_values(cfg, TESTING)
     return cfg
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from lreid import __version__
 from lreid.apps.arguments import Parser, one_line
 from lreid.errors import InputError, Stopped, nearest_name, raise_if_out_of_memory
+from lreid.utils.extras import import_plugins
 
 COMMANDS = {  # each has a module in lreid.apps with the functions add_arguments and run
     "train": "train a lifelong method task by task, on a benchmark or on your images",
@@ -74,6 +75,7 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
 
     def run(args: argparse.Namespace) -> int | None:
         args.words = words
+        import_plugins(getattr(args, "imports", ()))
         import_module("lreid.classification")  # registers its data sets, which a config or the command line may name
         status: int | None = import_module(f"lreid.apps.{name}").run(args)
         return status

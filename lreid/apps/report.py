@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lreid.apps.arguments import flag, option, require_path
+from lreid.apps.arguments import add_imports, flag, option, require_path
 from lreid.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid report``."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
+    add_imports(parser)
     option(parser, "--format", "format of the table", "text", choices=("text", "markdown", "csv", "latex"))
     flag(parser, "--each", "show one row per run instead of means over seeds")
     flag(parser, "--cost", "add columns for exemplars, training time, peak memory and time per step")

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from itertools import chain, product
 from pathlib import Path
 
-from lreid.apps.arguments import add_config, checked_config, flag, option, split_pairs
+from lreid.apps.arguments import add_config, add_imports, checked_config, flag, option, split_pairs
 from lreid.errors import InputError, counted, require
 
 
@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(
         parser, "config file for all runs (default: built-in benchmark)", "config keys for all runs, with their values"
     )
+    add_imports(parser)
     files = "config files of benchmarks; each run uses one of these files and the files of --config"
     option(parser, "--benchmarks FILE", files, [], nargs="+", type=Path)
     methods = ["dmml_ft", "dwpp", "dwopp", "joint"]

@@ -33,6 +33,7 @@ from lreid.results import read as read_results
 from lreid.training.run import changed_keys
 from lreid.training.run_folder import is_busy
 from lreid.training.signals import LEASH, StopSignals
+from lreid.utils.extras import imported
 from lreid.utils.files import write_text
 from lreid.utils.reading import read_text
 
@@ -60,9 +61,9 @@ class PlannedRun:
     @property
     def command(self) -> list[str]:
         """The command line that trains or resumes the run."""
-        files = [word for file in self.files for word in ("--config", str(file))]
+        given = [("--import", name) for name in imported.values()] + [("--config", str(file)) for file in self.files]
         train = [sys.executable, "-m", "lreid", "train"]
-        return [*train, "--resume", "--out", str(self.folder), *files, *self.overrides]
+        return [*train, "--resume", "--out", str(self.folder), *itertools.chain(*given), *self.overrides]
 
     def is_finished(self) -> bool:
         """Whether the folder contains results of all tasks of a run with this config."""

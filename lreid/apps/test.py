@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from lreid.apps.arguments import (
     add_config,
+    add_imports,
     checked_config,
     flag,
     option,
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     models = "checkpoints, zoo:NAME, or run folders (the models after every task); not needed for a saved gallery"
     option(parser, "--checkpoint FILE", models, [], nargs="+")
     add_config(parser, "config file of the benchmark to test on (default: the benchmark of the run)")
+    add_imports(parser)
     option(parser, "--query DIR", "folder of your query images", type=Path)
     option(parser, "--gallery DIR", "folder of your gallery images, or a gallery made by lreid search build")
     option(parser, "--pattern P", "pattern of image paths in both folders, such as {pid}/{camid}_{n}.png")

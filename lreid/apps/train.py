@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from lreid.apps.arguments import add_config, checked_config, flag, option, require_device, require_path
+from lreid.apps.arguments import add_config, add_imports, checked_config, flag, option, require_device, require_path
 from lreid.errors import InputError, naming_keys
 
 SHORT = {  # options that set a config key, with the key and the help text
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid train``."""
     images = "folder or CSV file of your images (optional), and config keys with their values"
     add_config(parser, "config file of a benchmark, a method, or both", images)
+    add_imports(parser)
     option(parser, "--data NAME", "data set to train on; repeat the option for more data sets", [])
     for name, (key, about) in SHORT.items():
         option(parser, f"--{name} VALUE", f"{about} ({key})")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import lazy_loader
 
 from lreid.errors import ArgumentError, nearest_name, require
+from lreid.utils.extras import registrar
 from lreid.utils.rules import Rule
 
 if TYPE_CHECKING:
@@ -34,16 +35,9 @@ def register(name: str) -> Callable[[type[Method]], type[Method]]:
     cell may run twice.
 
     Raises:
-        ArgumentError: lreid already has a method of this name.
+        ArgumentError: lreid or a plug-in already has a method of this name.
     """
-    if name in _file_names():
-        raise ArgumentError("name", f"{name!r} is a method of lreid; choose a different name for your method")
-
-    def decorate(cls: type[Method]) -> type[Method]:
-        _registered[name] = cls
-        return cls
-
-    return decorate
+    return registrar(_registered, name, name in _file_names(), "a method")
 
 
 def method_names() -> list[str]:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from lreid.utils.extras import Extra
+from lreid.config_keys import LOGGERS
+from lreid.utils.extras import Extra, Registered, registrar
 
 
 class Logger(Protocol):
@@ -77,8 +78,22 @@ class MLflow:
         self.mlflow.end_run()
 
 
-LOGGERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
+OWN: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
     "tensorboard": TensorBoard,
     "wandb": WeightsAndBiases,
     "mlflow": MLflow,
 }
+LOGGERS.update(OWN)
+
+
+def register_logger(name: str) -> Callable[[Registered], Registered]:
+    """Register a logger from outside lreid as a value of ``TRAIN.LOGGERS`` in this process.
+
+    Returns:
+        A decorator for a :class:`Logger` class, or for a function that returns a logger. The arguments are the run
+        folder and the config values by key.
+
+    Raises:
+        ArgumentError: lreid or a plug-in already has a logger of this name.
+    """
+    return registrar(LOGGERS, name, name in OWN, "a logger")

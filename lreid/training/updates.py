@@ -7,17 +7,33 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Parameter
-from torch.optim import SGD, Adam, Optimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from lreid.config_keys import TrainSection
+from lreid.config_keys import OPTIMIZERS, TrainSection
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.parts import layers_of
 from lreid.training import distributed
+from lreid.utils.extras import Registered, registrar
 
 CHECK_EVERY = 20  # updates between checks of the loss on a GPU, because each check waits for the GPU
+OWN: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD}
+OPTIMIZERS.update(OWN)
+
+
+def register_optimizer(name: str) -> Callable[[Registered], Registered]:
+    """Register an optimiser from outside lreid as a value of ``TRAIN.OPTIMIZER`` in this process.
+
+    Returns:
+        A decorator for a class with the arguments of torch's optimisers, or for a function that returns an optimiser.
+        The arguments are parameter groups, ``lr`` and ``weight_decay``; the trainer sets the rate of every epoch.
+
+    Raises:
+        ArgumentError: lreid or a plug-in already has an optimiser of this name.
+    """
+    return registrar(OPTIMIZERS, name, name in OWN, "an optimiser")
 
 
 class NotFinite(InputError):
@@ -43,11 +59,11 @@ class Updates:
         # A fused optimiser itself skips a step with infinite gradients; otherwise the CPU has to wait for the GPU.
         scaled_sgd = fp16 and sgd
         fused = device.type == "cuda" or (device.type == "cpu" and not scaled_sgd)
-        common: dict[str, Any] = {"weight_decay": train.WEIGHT_DECAY, "fused": fused}
+        options: dict[str, Any] = {"lr": train.LR, "weight_decay": train.WEIGHT_DECAY}
+        if train.OPTIMIZER in OWN:
+            options |= {"lr": 0.0, "fused": fused} | ({"momentum": train.MOMENTUM} if sgd else {})
         trained = parameter_groups(method, layer_decay=train.LAYER_DECAY, bias_rate=train.BIAS_RATE)
-        self.optimizer: Optimizer = (
-            SGD(trained, lr=0.0, momentum=train.MOMENTUM, **common) if sgd else Adam(trained, lr=0.0, **common)
-        )
+        self.optimizer: Optimizer = OPTIMIZERS[train.OPTIMIZER](trained, **options)
         if fused and scaled_sgd and train.MOMENTUM:  # the first step creates momenta, but GradScaler may skip it
             for group in self.optimizer.param_groups:
                 for each in group["params"]:

@@ -1,10 +1,20 @@
-"""Optional dependencies, which ``pip install lreid`` does not install."""
+"""Code outside lreid: optional dependencies, which ``pip install lreid`` does not install, and plug-ins of users."""
 
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
-from lreid.errors import InputError, raise_if_out_of_memory
+from lreid.errors import ArgumentError, InputError, raise_if_out_of_memory
+
+Registered = TypeVar("Registered")
+
+PLUGINS = "lreid.plugins"  # group of the entry points of installed plug-ins
+imported: dict[str, str] = {}  # the plug-ins of this process: module, and the name or absolute path that was imported
 
 
 class Extra:
@@ -43,3 +53,74 @@ def installed_version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def import_plugins(names: Iterable[str] = ()) -> None:
+    """Import installed plug-ins (entry points of the group ``lreid.plugins``) and named ones, each once per process.
+
+    A plug-in registers methods, backbones, data sets, metrics, loggers or optimisers when it is imported.
+
+    Args:
+        names: full names of modules, or paths of files ``MODULE.py``. Modules may lie in the working directory, and a
+            file may import modules in its folder.
+
+    Raises:
+        InputError: a plug-in does not exist, raises an error (its traceback is printed to standard error), or registers
+            a name of lreid.
+    """
+    for name in [*(entry.module for entry in entry_points(group=PLUGINS)), *names]:
+        path = os.path.abspath(name)
+        module, origin = (Path(path).stem, path) if name.endswith(".py") else (name, name)
+        if imported.get(module) == origin:
+            continue
+        if origin == path and not os.path.isfile(path):
+            raise InputError(f"--import {name}: no such file; check the path")
+        if (folder := os.path.dirname(path)) not in sys.path:
+            sys.path.append(folder)
+        _import_plugin(name, module, path if origin == path else None)
+        imported[module] = origin
+
+
+def _import_plugin(name: str, module: str, path: str | None) -> None:
+    try:
+        file = import_module(module).__file__ or ""
+    except InputError as error:
+        raise InputError(f"--import {name}: {error}") from None
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and module.startswith(str(error.name)):
+            advice = "install it, run lreid in its folder, or name its file"
+            raise InputError(f"--import {name}: there is no module {error.name}; {advice}") from None
+        traceback.print_exc()
+        raise InputError(f"--import {name}: raises {type(error).__name__} ({error}); see the traceback above") from None
+    if path is not None and not os.path.samefile(path, file):
+        raise InputError(f"--import {name}: {file} has the same module name; rename your file")
+
+
+def registrar(registry: dict[str, Any], name: str, own: bool, noun: str) -> Callable[[Registered], Registered]:
+    """Return a decorator that adds a class or function to a registry.
+
+    A module may register a name again, so that a notebook cell may run twice.
+
+    Args:
+        registry: what is registered, by name.
+        name: the new name.
+        own: whether lreid itself has something of this name.
+        noun: what is registered, with its article.
+
+    Raises:
+        ArgumentError: lreid or another plug-in has something of this name.
+    """
+
+    def refuse(owner: str) -> NoReturn:
+        raise ArgumentError("name", f"is {name}, which is {noun} of {owner}; choose a different name")
+
+    if own:
+        refuse("lreid")
+
+    def decorate(value: Registered) -> Registered:
+        if (owner := getattr(registry.get(name, value), "__module__", "")) != getattr(value, "__module__", ""):
+            refuse(owner)
+        registry[name] = value
+        return value
+
+    return decorate

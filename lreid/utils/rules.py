@@ -1,7 +1,7 @@
 """Rules for the values of config keys and of methods' options."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ class Rule:
     most: float | None = None
     above: float | None = None
     below: float | None = None
-    choices: tuple[str, ...] = ()
+    choices: Collection[str] = ()
     check: Callable[[Any], str] | None = None
 
     def fault(self, value: Any) -> str:

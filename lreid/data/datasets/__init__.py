@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lreid.data.records import CameraPolicy, DataSet
-from lreid.errors import ArgumentError, InputError, nearest_name
+from lreid.errors import InputError, nearest_name
+from lreid.utils.extras import registrar
 
 if TYPE_CHECKING:
     from lreid.data.spec import Spec
@@ -141,9 +142,7 @@ def register_dataset(spec: Spec) -> None:
     Raises:
         ArgumentError: a data set of this package has the same name.
     """
-    if spec.name in specs() and spec.name not in _registered:
-        raise ArgumentError("spec", f"is named {spec.name}, which is a data set of lreid; choose a different name")
-    _registered[spec.name] = spec
+    registrar(_registered, spec.name, spec.name in specs() and spec.name not in _registered, "a data set")(spec)
 
 
 @cache

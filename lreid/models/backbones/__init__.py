@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch import nn
 
 from lreid.errors import ArgumentError, nearest_name, short_reason
+from lreid.utils.extras import registrar
 
 if TYPE_CHECKING:
     from lreid.models.weights import Weights
@@ -44,16 +45,9 @@ def register_backbone(name: str) -> Callable[[Builder], Builder]:
         returns a module.
 
     Raises:
-        ArgumentError: a backbone of this package has the same name.
+        ArgumentError: a backbone of this package or of a plug-in has the same name.
     """
-    if _from_files(name) is not None:
-        raise ArgumentError("name", f"is {name}, which is a backbone of lreid; choose a different name")
-
-    def decorate(builder: Builder) -> Builder:
-        _registered[name] = builder
-        return builder
-
-    return decorate
+    return registrar(_registered, name, _from_files(name) is not None, "a backbone")
 
 
 @cache

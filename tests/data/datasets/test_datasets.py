@@ -154,7 +154,7 @@ def test_a_data_set_is_one_file(make_images, tmp_path, monkeypatch):
 
 
 def test_built_in_names_cannot_be_registered(registry):
-    with pytest.raises(ArgumentError, match="spec .*viper"):
+    with pytest.raises(ArgumentError, match="viper"):
         register_dataset(spec_of("viper"))
 
 
