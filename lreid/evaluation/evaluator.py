@@ -13,13 +13,16 @@ from lreid.data.images import Images
 from lreid.evaluation.scoring import score, searches_of
 from lreid.evaluation.test_set import TestSet, TrackletImages
 from lreid.models.embedder import Embedder
-from lreid.results import TestFigures, figures_of
+from lreid.results import TestFigures, figures_of, parts_of, register_metric
 from lreid.retrieval.index import FaissIndex
-from lreid.retrieval.protocols import average_evaluations
+from lreid.retrieval.protocols import average_evaluations, camera_pairs
 from lreid.retrieval.ranking import Evaluation
 
 if TYPE_CHECKING:
     from lreid.evaluation.gallery_features import GalleryFeatures
+
+register_metric("camera_pair_mAP", camera_pairs, parts=True)
+register_metric("camera_pair_rank1", partial(camera_pairs, rank1=True), parts=True)
 
 
 class Evaluator:
@@ -105,7 +108,8 @@ class Evaluator:
         valid = np.zeros(len(features[0]), dtype=bool)
         for split, result in zip(test.splits, results, strict=True):
             valid[split.rows] |= ~np.isnan(result.ap)
-        metrics = figures_of(average_evaluations(results))
+        average = average_evaluations(results)
+        metrics = figures_of(average)
         crossed: list[dict[str, float]] = []
         mapped: list[dict[str, float]] = []
         if self.stored is not None and task is not None:
@@ -118,7 +122,8 @@ class Evaluator:
         precisions = _identity_precisions(test, results)
         means = {pid: 100 * float(np.mean(each)) for pid, each in precisions.items()}
         counts = {pid: len(each) // len(test.splits) or 1 for pid, each in precisions.items()}
-        return TestFigures(metrics, means, counts, int(valid.sum()), tuple(crossed), tuple(mapped))
+        valid_queries, parts = int(valid.sum()), parts_of(average)
+        return TestFigures(metrics, means, counts, valid_queries, tuple(crossed), tuple(mapped), parts)
 
 
 def _identity_precisions(test: TestSet, results: Sequence[Evaluation]) -> dict[int, list[float]]:

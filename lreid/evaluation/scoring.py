@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +12,7 @@ import torch
 
 from lreid.errors import InputError
 from lreid.evaluation.test_set import ListedTest, Split, TestSet
-from lreid.results import MAX_RANK, figures_of
+from lreid.results import MAX_RANK, figures_of, parts_of
 from lreid.retrieval.arrays import as_comparable, as_features
 from lreid.retrieval.index import cost_of
 from lreid.retrieval.protocols import (
@@ -79,7 +79,16 @@ def score(
             results.append(evaluate_single_shot(scores, split.query, split.gallery, **options))
         else:
             results.append(evaluate_scores(scores, split.query, split.gallery, **options))
-    return results
+    return [_with_cameras(test, result) for result in results]
+
+
+def _with_cameras(test: ListedTest, result: Evaluation) -> Evaluation:
+    """Replace the cameras of an evaluation by their names; without a camera filter, they are unknown."""
+    if not test.camera_filter:  # the numbers of files may stand for the cameras
+        return replace(result, cameras=None, matches=result.matches._replace(cameras=None))
+    names, numbers = test.test.names.cameras, (result.cameras, result.matches.cameras)
+    both = (np.array([names.get(int(each), str(each)) for each in cameras]) for cameras in numbers)
+    return replace(result, cameras=next(both), matches=result.matches._replace(cameras=next(both)))
 
 
 def searches_of(test: ListedTest, gallery: np.ndarray | None, index: Index | None) -> list[Search | None]:
@@ -120,6 +129,7 @@ def row_of(
     searches = searches_of(test, features[1], index)
     result = average_evaluations(score(test, features, searches, rerank=rerank, device=device))
     row: dict[str, Any] = figures_of(result)
+    row["parts"] = parts_of(result)
     row |= {count: getattr(result, count) for count in ("num_valid", "num_absent", "num_filtered")}
     row["open_set"] = []
     if rerank is None:

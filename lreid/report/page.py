@@ -15,9 +15,7 @@ from lreid.report.plots import learning_curve, save_figure
 from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, once, panel, render
 from lreid.report.sections import TEXTS, Pictures, gain_rows, hardest, identity_forgetting
 from lreid.report.tables import (
-    MAIN_COLUMNS,
     OPTIONAL,
-    RESULT_COLUMNS,
     TRANSFER,
     Column,
     Group,
@@ -29,6 +27,7 @@ from lreid.report.tables import (
     labels,
     number,
     past_gallery_rows,
+    result_columns,
     task_table,
 )
 from lreid.results import CROSSED, Results, average, averaged_kinds, is_trained, matrix
@@ -167,7 +166,7 @@ def headlines(results: Results) -> list[Headline]:
         Headline(f"{row['worse']} worse, {row['better']} better", f"of {row['people']} people in {row['test set']}")
         for row in changed[:2]
     ]
-    for column in MAIN_COLUMNS:
+    for column in result_columns(main=True):
         if column.key == "mean_over_tasks_mAP" or column.key.startswith(OPTIONAL) or (changed and column.signed):
             continue
         if (value := results["summary"].get(column.key)) is not None:
@@ -179,13 +178,13 @@ def headlines(results: Results) -> list[Headline]:
 def comparison(groups: Sequence[Group]) -> list[Panel]:
     """Show the metrics after the last task."""
     title, note = TEXTS["comparison"]
-    return [panel("table.html", title, note, table=_group_table(title, groups, RESULT_COLUMNS))]
+    return [panel("table.html", title, note, table=_group_table(title, groups, result_columns(), compared=True))]
 
 
 def _all_metrics(groups: Sequence[Group]) -> list[Panel]:
     title, run = "All metrics", groups[0].runs[0]
     # With a single task, the mean over tasks equals the seen mAP.
-    shown = [each for each in RESULT_COLUMNS if each.key != "mean_over_tasks_mAP" or len(run["mAP"]) > 1]
+    shown = [each for each in result_columns() if each.key != "mean_over_tasks_mAP" or len(run["mAP"]) > 1]
     table = _group_table(title, groups, [*shown, *TRANSFER])
     return [panel("table.html", title, "", table=table)] if run["summary"] else []
 
@@ -199,7 +198,7 @@ def cost(groups: Sequence[Group]) -> list[Panel]:
     return [panel("table.html", title, note, table=_group_table(title, groups, columns))]
 
 
-def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> Table:
+def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column], *, compared: bool = False) -> Table:
     """Make a row per group, with columns for benchmark and AP convention only if groups differ in them."""
     names = {"benchmark": [group.benchmark for group in groups], "AP": [group.ap for group in groups]}
     figures = group_figures(groups, columns)
@@ -214,7 +213,7 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
     cells["tasks"] = [group.tasks for group in groups]
     cells["n"] = [Cell(str(len(group.runs)), len(group.runs)) for group in groups]
     rows = [TableRow(group.name, line) for group, line in zip(groups, zip(*cells.values(), strict=True), strict=True)]
-    return Table(title, list(cells), rows, compared=columns is RESULT_COLUMNS)
+    return Table(title, list(cells), rows, compared=compared)
 
 
 def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
@@ -425,6 +424,7 @@ SECTIONS = (
     sections.accuracy_within_tasks,
     sections.alignment,
     sections.forgetting,
+    sections.weakest_parts,
     sections.losses,
     sections.drift,
     sections.feature_gradients,

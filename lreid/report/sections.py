@@ -189,6 +189,23 @@ def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
     return _section(groups, "forgetting", where, charts, table)
 
 
+def weakest_parts(groups: Sequence[Group], where: str) -> list[Panel]:
+    """Name the part of each test set with the lowest value of a metric, such as the weakest pair of cameras."""
+    rows = []
+    for group, label in zip(groups, labels(groups), strict=True):
+        for metric, galleries in group.runs[0].get("parts", {}).items():
+            for name in galleries:
+                runs = [run.get("parts", {}).get(metric, {}).get(name, {}) for run in group.runs]
+                values = {part: fmean(run[part] for run in runs) for part in set.intersection(*map(set, runs))}
+                if values:
+                    weakest = min(sorted(values), key=lambda part: values[part])
+                    cells = [Cell(number(value), value) for value in (values[weakest], fmean(values.values()))]
+                    rows.append(TableRow(group.name, [label, name, _words(metric), weakest, *cells]))
+    heads = ["method", "test set", "metric", "weakest", "its value", "mean of all"]
+    title, note = TEXTS["weakest_parts"]
+    return [panel("table.html", f"{title}{where}", note, table=Table(title, heads, rows))] if rows else []
+
+
 def _by_test_set(groups: Sequence[Group]) -> Table:
     rows = []
     for group, label in zip(groups, labels(groups), strict=True):

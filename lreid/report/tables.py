@@ -11,17 +11,7 @@ from typing import Any, Literal, NamedTuple
 from tabulate import tabulate
 
 from lreid.errors import InputError, counted
-from lreid.results import (
-    CROSSED,
-    METRICS,
-    CrossedKey,
-    RankingMetric,
-    Results,
-    average,
-    averaged_kinds,
-    cross_average,
-    is_trained,
-)
+from lreid.results import CROSSED, METRICS, CrossedKey, Results, average, averaged_kinds, cross_average, is_trained
 
 DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of config keys that the fingerprint of the protocol covers
 COMPUTED_BY = ("commit", "lreid", "torch", "processor")  # keys of ``versions`` in results.json
@@ -198,8 +188,9 @@ OPTIONAL = ("merged_", "reindex_free_", "mapped_", "unfused_")  # metrics that o
 CHANGES = {"forgetting": " (drop < 0)", "plasticity": "", "backward_transfer": "", "forward_transfer": ""}
 
 
-def _result_columns(metrics: Sequence[RankingMetric]) -> tuple[Column, ...]:
+def result_columns(*, main: bool = False) -> tuple[Column, ...]:
     """Make columns for the metrics after the last task on each kind of test set, and for the means over all tasks."""
+    metrics = [each for each in METRICS if each.main or not main]
     return (
         *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),
         Column("mean_over_tasks_mAP", "mean mAP"),
@@ -208,8 +199,6 @@ def _result_columns(metrics: Sequence[RankingMetric]) -> tuple[Column, ...]:
     )
 
 
-RESULT_COLUMNS = _result_columns(METRICS)
-MAIN_COLUMNS = _result_columns([each for each in METRICS if each.main])
 TRANSFER = (
     Column("backward_transfer", "backward transfer", signed=True),
     Column("forward_transfer", "forward transfer"),
@@ -347,7 +336,7 @@ def comparison_table(
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
     measured = {key for run in runs for key in run["summary"]}
-    wanted = RESULT_COLUMNS if format == "csv" else MAIN_COLUMNS
+    wanted = result_columns(main=format != "csv")
     columns = tuple(column for column in wanted if column.key in measured or not column.key.startswith(OPTIONAL))
     columns += (cost_columns(runs) if cost else _unequal(runs)) + (SWITCHES if switches else ())
     groups = grouped(runs, each=each)

@@ -2,6 +2,7 @@ from .content import CROSSED as CROSSED
 from .content import MAX_RANK as MAX_RANK
 from .content import MEAN_KINDS as MEAN_KINDS
 from .content import METRICS as METRICS
+from .content import PARTS as PARTS
 from .content import RESULTS_SCHEMA as RESULTS_SCHEMA
 from .content import CrossedKey as CrossedKey
 from .content import Kind as Kind
@@ -12,7 +13,9 @@ from .content import fault as fault
 from .content import figures_of as figures_of
 from .content import is_trained as is_trained
 from .content import matrix as matrix
+from .content import parts_of as parts_of
 from .content import read as read
+from .content import register_metric as register_metric
 from .content import resumed_results as resumed_results
 from .content import start_results as start_results
 from .content import write as write

@@ -1,12 +1,15 @@
 """The content of ``results.json``: plain values, which JSON and checkpoints can store. Metrics are in per cent."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_type_hints
 
+import numpy as np
+
 from lreid.errors import InputError
+from lreid.utils.extras import registrar
 from lreid.utils.files import write_text
 from lreid.utils.reading import escaped, misfit, read_json, require_not_newer
 
@@ -53,20 +56,74 @@ def rank_metric(k: int, *, main: bool = False) -> RankingMetric:
     return RankingMetric(f"rank{k}", f"R{k}", f"Rank-{k}", lambda ranked: ranked.cmc[k - 1], main, depth=k)
 
 
-# All metrics that are computed after every task, averaged, saved, checked and shown.
-METRICS = (
+# All metrics that are computed after every task, averaged, saved, checked and shown; plug-ins append theirs.
+METRICS = [
     RankingMetric("mAP", "mAP", "mAP", lambda ranked: ranked.mAP, main=True),
     RankingMetric("mINP", "mINP", "mINP", lambda ranked: ranked.mINP),
     rank_metric(1, main=True),
     rank_metric(5),
     rank_metric(10),
-)
+]
 MAX_RANK = max(metric.depth for metric in METRICS)  # length of the CMC curve
 
 
+PARTS: dict[str, Callable[[Any], Mapping[str, float]]] = {}  # metrics with a value for each part of a test set
+_registered: dict[str, Callable[[Any], Any]] = {}
+
+
+def register_metric(
+    name: str, function: Callable[[Any], Any], *, title: str = "", main: bool = False, parts: bool = False
+) -> None:
+    """Add a metric of rankings to the results, tables, reports and loggers of this process.
+
+    Args:
+        name: key in ``results.json``.
+        function: function of a :class:`lreid.retrieval.Evaluation`, which has the ranks of all matches, identities,
+            cameras and the AP of every query. It returns a fraction in [0, 1]; or an array with a fraction per query
+            ``(Q,)``, which lreid averages over the queries with a match.
+        title: heading in tables; the default is the name.
+        main: whether terminal and LaTeX tables and learning curves show the metric.
+        parts: whether the function returns fractions by part of the test set, such as camera pairs. The report then
+            shows the lowest one, and ``results.json`` has those of the latest model under ``parts``.
+
+    Raises:
+        ArgumentError: the name is that of another metric or of another key of ``results.json``.
+    """
+    own = name in {*key_forms(), *(metric.name for metric in METRICS if metric.name not in _registered)}
+    registrar(_registered, name, own, "a metric or a key")(function)
+    if parts:
+        PARTS[name] = function
+        return
+    METRICS[:] = [metric for metric in METRICS if metric.name != name]
+    METRICS.append(RankingMetric(name, title or name, title or name, function, main))
+
+
 def figures_of(ranked: Any) -> dict[str, float]:
-    """Return all :data:`METRICS` of a :class:`lreid.retrieval.Evaluation`, in per cent."""
-    return {metric.name: 100 * float(metric.of(ranked)) for metric in METRICS}
+    """Return all :data:`METRICS` of a :class:`lreid.retrieval.Evaluation`, in per cent.
+
+    Raises:
+        InputError: the function of a registered metric does not return finite numbers, or not one per query.
+    """
+    return {metric.name: 100 * _mean(metric.name, metric.of(ranked), ranked.ap) for metric in METRICS}
+
+
+def parts_of(ranked: Any) -> dict[str, dict[str, float]]:
+    """Return the values of all metrics in :data:`PARTS` by part, in per cent; the errors are those of figures_of."""
+    return {
+        name: {part: round(100 * _mean(name, value, ranked.ap), 4) for part, value in function(ranked).items()}
+        for name, function in PARTS.items()
+    }
+
+
+def _mean(name: str, value: Any, ap: np.ndarray) -> float:
+    """Average the values of a metric over the queries with a match."""
+    values = np.asarray(value)
+    if values.ndim and values.shape != ap.shape:
+        raise InputError(f"metric {name}: has the shape {values.shape} for {len(ap)} queries; return one per query")
+    mean = np.mean(values[~np.isnan(ap)] if values.ndim else values) if values.dtype.kind in "bfiu" else np.nan
+    if not np.isfinite(mean):
+        raise InputError(f"metric {name}: returned {value!r:.80}; return finite numbers")
+    return float(mean)
 
 
 class GalleryEntry(TypedDict, total=False):
@@ -132,6 +189,8 @@ class Results(TypedDict, total=False):
     identity_ap: Annotated[
         dict[str, dict[str, Any]], KeyForm({str: {"ids": [int], "queries?": [int], "ap": [[REAL]]}}, dict)
     ]
+    # By metric and gallery: values of the latest model for parts of the gallery, such as pairs of cameras.
+    parts: Annotated[dict[str, dict[str, dict[str, float]]], KeyForm({str: {str: {str: REAL}}}, dict)]
     # The model before the first task: by metric, one value per gallery; and by gallery, the AP of each identity.
     initial: Annotated[dict[str, list[float]], KeyForm({str: [REAL]}, dict)]
     initial_ap: Annotated[dict[str, list[float]], KeyForm({str: [REAL]}, dict)]
@@ -217,11 +276,13 @@ def columns_of(results: Results, row: int, kind: Kind) -> list[int]:
 
 LARGEST_NUMBER = 1e100  # squares and sums of figures must stay finite
 
-# The form of all keys that are read, in the notation of lreid.utils.reading.misfit.
-RESULTS_FORM = {
-    **{name + "?" * (not key.needed): key.form for name, key in key_forms().items() if key.form is not None},
-    **{metric.name + "?" * (metric.name not in ("mAP", "rank1")): [[REAL]] for metric in METRICS},
-}
+
+def results_form() -> dict[str, Any]:
+    """Return the form of all keys that are read, in the notation of :func:`lreid.utils.reading.misfit`."""
+    return {
+        **{name + "?" * (not key.needed): key.form for name, key in key_forms().items() if key.form is not None},
+        **{metric.name + "?" * (metric.name not in ("mAP", "rank1")): [[REAL]] for metric in METRICS},
+    }
 
 
 def start_results(**given: Any) -> Results:
@@ -246,7 +307,8 @@ def resumed_results(fresh: Results, saved: Results, path: Path) -> Results:
         raise InputError(
             f"{path}: {changed} from those with which the run started; restore these, or choose another --out"
         )
-    return fresh | saved
+    new = [metric.name for metric in METRICS if metric.name not in saved]  # registered after the start of the run
+    return {key: value for key, value in (fresh | saved).items() if key not in new}  # type: ignore[return-value]
 
 
 def _other_content(fresh: Results, saved: Results) -> str:
@@ -293,7 +355,7 @@ def read(run: str | Path) -> Results:
 
 def fault(results: Any) -> str | None:
     """Describe the first fault in the content of a ``results.json``; None if there is none."""
-    if reason := misfit(results, RESULTS_FORM) or _no_figure(results):
+    if reason := misfit(results, results_form()) or _no_figure(results):
         return reason
     tasks, done = len(results["tasks"]), len(results["mAP"])
     if not tasks or done > tasks:
@@ -335,7 +397,7 @@ def _matrices(results: Any) -> Iterator[tuple[str, list[list[float]], list[int]]
 
 def _no_figure(results: dict[str, Any]) -> str | None:
     """Describe the first number that is infinite, NaN or too large to compute with; None if there is none."""
-    read_keys = {name.removesuffix("?") for name in RESULTS_FORM}
+    read_keys = {name.removesuffix("?") for name in results_form()}
     waiting = [(key, value) for key, value in results.items() if key in read_keys]
     while waiting:  # a loop, because a config may be nested too deeply for recursion
         key, value = waiting.pop()

@@ -1,7 +1,7 @@
 """Record the metrics of a run, and summarise them: averages, curves, forgetting, plasticity and transfer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ class TestFigures:
         num_valid: number of queries that have a match in the gallery of at least one split.
         cross_model: for each task so far, ``metrics`` of a search with the current model's query features among the
             gallery features of that task's model; empty if not requested.
+        parts: values of all metrics in :data:`lreid.results.PARTS`, by name and part.
         cross_model_mapped: the same, among these features mapped to the current model.
     """
 
@@ -32,6 +33,7 @@ class TestFigures:
     num_valid: int
     cross_model: tuple[dict[str, float], ...] = ()
     cross_model_mapped: tuple[dict[str, float], ...] = ()
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def add_task(results: Results, figures: Sequence[TestFigures], unfused: Sequence[TestFigures] = ()) -> None:
@@ -48,6 +50,9 @@ def add_task(results: Results, figures: Sequence[TestFigures], unfused: Sequence
             results["unfused"].setdefault(name, []).append([round(figure.metrics[name], 4) for figure in unfused])
     for gallery, figure in zip(results["galleries"], figures, strict=True):
         gallery["valid_queries"] = figure.num_valid
+        for name, values in figure.parts.items():
+            if values:
+                results["parts"].setdefault(name, {})[gallery["name"]] = dict(values)
         for key in CROSSED:
             if row := getattr(figure, key):
                 crossed = results[key].setdefault(gallery["name"], {name: [] for name in metric_names(results)})

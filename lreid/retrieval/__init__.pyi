@@ -4,6 +4,7 @@ from .index import IndexCost as IndexCost
 from .index import cost_of as cost_of
 from .protocols import OpenSetRate as OpenSetRate
 from .protocols import average_evaluations as average_evaluations
+from .protocols import camera_pairs as camera_pairs
 from .protocols import evaluate_image_to_track as evaluate_image_to_track
 from .protocols import evaluate_single_shot as evaluate_single_shot
 from .protocols import open_set_rates as open_set_rates

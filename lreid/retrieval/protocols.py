@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lreid.errors import InputError, require
 from lreid.retrieval.matches import SameIdentity
-from lreid.retrieval.ranking import AveragePrecision, Evaluation, evaluate_scores
+from lreid.retrieval.ranking import AveragePrecision, Evaluation, Matches, evaluate_scores
 from lreid.retrieval.scores import BlockScores, blocks, rank_missing_last
 from lreid.utils.identities import JUNK, UNKNOWN, Labels, as_names, comparable, same, usable
 
@@ -126,14 +126,19 @@ def _lowest(groups: np.ndarray, images: np.ndarray, lot: np.ndarray) -> tuple[np
 def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
     """Average the evaluations of random splits, as usual for VIPeR, PRID, GRID, i-LIDS and VehicleID.
 
-    mAP, mINP and CMC are means over the splits. The result contains the APs of all queries of all splits, and the sums
-    of the numbers of queries.
+    mAP, mINP and CMC are means over the splits. The result contains the APs and matches of all queries of all splits,
+    and the sums of the numbers of queries.
 
     Raises:
         InputError: there is no evaluation, or the CMC curves have different lengths.
     """
     if len({len(each.cmc) for each in evaluations}) != 1:
         raise InputError("average_evaluations: needs at least one evaluation, and the same max_rank in all")
+    first = np.cumsum([0, *(len(each.ap) for each in evaluations)])
+    cameras = [(each.cameras, each.matches.cameras) for each in evaluations if each.cameras is not None]
+    query_cameras, match_cameras = map(np.concatenate, zip(*cameras, strict=True)) if cameras else (None, None)
+    rows = [start + each.matches.queries for start, each in zip(first[:-1], evaluations, strict=True)]
+    ranks = np.concatenate([each.matches.ranks for each in evaluations])
     return Evaluation(
         mAP=float(np.mean([each.mAP for each in evaluations])),
         mINP=float(np.mean([each.mINP for each in evaluations])),
@@ -142,7 +147,50 @@ def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
         num_valid=sum(each.num_valid for each in evaluations),
         num_absent=sum(each.num_absent for each in evaluations),
         num_filtered=sum(each.num_filtered for each in evaluations),
+        identities=np.concatenate([each.identities for each in evaluations]),
+        cameras=query_cameras,
+        matches=Matches(np.concatenate(rows), ranks, match_cameras),
     )
+
+
+def camera_pairs(evaluation: Evaluation, *, rank1: bool = False, fewest: int = 10) -> dict[str, float]:
+    """Compute mAP or Rank-1 for each pair of a query's camera and a match's camera, in a gallery with all distractors.
+
+    For the pair ``a → b``, matches in other cameras than b are left out of the ranking of each query of camera a. AP is
+    rectangular.
+
+    Args:
+        rank1: whether to compute Rank-1 instead of mAP.
+        fewest: minimum number of queries of a pair; pairs with fewer queries are left out.
+
+    Returns:
+        Fractions by pair; empty without cameras or with a single pair.
+    """
+    queries, ranks, cameras = evaluation.matches
+    if evaluation.cameras is None or cameras is None:
+        return {}
+    order = np.lexsort((ranks, queries))
+    queries, ranks, cameras = queries[order], ranks[order], cameras[order]
+    wrong = ranks - 1 - _places(queries)  # images of other identities ahead of each match
+    names, code = np.unique(cameras, return_inverse=True)
+    groups = queries * len(names) + code  # one per query and camera of its matches
+    order = np.argsort(groups, kind="stable")
+    wrong, groups = wrong[order], groups[order]
+    right = _places(groups) + 1
+    start = np.flatnonzero(right == 1)
+    precisions = np.add.reduceat(right / (wrong + right), start) / np.diff(start, append=len(groups))
+    rows, columns = np.divmod(groups[start], len(names))
+    texts = [f"{evaluation.cameras[row]} → {names[column]}" for row, column in zip(rows, columns, strict=True)]
+    pairs, pair, counts = np.unique(texts, return_inverse=True, return_counts=True)
+    means = np.bincount(pair, wrong[start] == 0 if rank1 else precisions) / counts
+    figures = {str(pairs[at]): float(means[at]) for at in np.flatnonzero(counts >= fewest)}
+    return figures if len(figures) > 1 else {}
+
+
+def _places(groups: np.ndarray) -> np.ndarray:
+    """Number the entries of each group from 0; entries of a group are neighbours."""
+    start = np.flatnonzero(np.diff(groups, prepend=-1))
+    return np.arange(len(groups)) - np.repeat(start, np.diff(start, append=len(groups)))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ query × gallery matrix.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +25,20 @@ AveragePrecision = Literal["rectangular", "trapezoidal"]
 Pairs = tuple[np.ndarray, np.ndarray]  # query rows and gallery columns, (P,) each
 
 
+class Matches(NamedTuple):
+    """All P matches of the queries of one search, in any order.
+
+    Attributes:
+        queries: ``(P,)`` row of the query.
+        ranks: ``(P,)`` rank, counted from 1.
+        cameras: ``(P,)`` camera of the match, or None without cameras.
+    """
+
+    queries: np.ndarray
+    ranks: np.ndarray
+    cameras: np.ndarray | None = None
+
+
 @dataclass(frozen=True, repr=False)
 class Evaluation:
     """The metrics of one search of a gallery, as fractions in [0, 1].
@@ -38,6 +52,8 @@ class Evaluation:
         num_valid: number of queries with at least one match.
         num_absent: number of queries without a match because their identity is not in the gallery.
         num_filtered: number of queries without a match because the camera filter removed all their matches.
+        identities, cameras: ``(Q,)`` identity and camera of each query; ``cameras`` is None without cameras.
+        matches: the ranks of all matches.
     """
 
     mAP: float
@@ -47,6 +63,16 @@ class Evaluation:
     num_valid: int
     num_absent: int
     num_filtered: int
+    identities: np.ndarray
+    cameras: np.ndarray | None
+    matches: Matches
+
+    @property
+    def ranks(self) -> list[np.ndarray]:
+        """For each query, the ranks of its matches, ascending and counted from 1; empty without a match."""
+        queries, ranks, _ = self.matches
+        counts = np.bincount(queries, minlength=len(self.ap))
+        return np.split(ranks[np.lexsort((ranks, queries))], np.cumsum(counts)[:-1])
 
     def __repr__(self) -> str:
         ranks = "".join(f", Rank-{k} {100 * self.cmc[k - 1]:.1f}" for k in (1, 5, 10) if k <= len(self.cmc))
@@ -154,6 +180,7 @@ def evaluate_scores(
     average_precisions, inverse_penalties = np.full((2, num_queries), np.nan)
     first_ranks = np.full(num_queries, max_rank)  # max_rank: beyond the CMC curve
     num_filtered = 0
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # rows of queries, ranks and columns of matches
     for chunk in blocks(num_queries, num_gallery, block):
         rows, columns = same_identity(query.ids[chunk])
         valid = usable(query[chunk][rows], gallery[columns])  # (P,)
@@ -162,6 +189,7 @@ def evaluate_scores(
         num_filtered += int(((images > 0) & (matches == 0)).sum())
         if matches.any():
             ranks = _ranks(score, chunk, (rows[valid], columns[valid]), (rows[~valid], columns[~valid]), junk)
+            found.append((chunk.start + rows[valid], ranks + 1, columns[valid]))
             valid = chunk.start + np.flatnonzero(matches)
             measured = _measure(ranks, matches[matches > 0], ap)
             average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = measured
@@ -171,6 +199,7 @@ def evaluate_scores(
         raise InputError(_no_match(num_absent, num_filtered, query.worn))
     divisor = num_valid if ap == "rectangular" else num_queries
     hits = np.bincount(first_ranks, minlength=max_rank)[:max_rank]  # queries per rank of their first match
+    rows, ranks, columns = map(np.concatenate, zip(*found, strict=True))
     return Evaluation(
         mAP=float(np.nansum(average_precisions) / divisor),
         mINP=float(np.nansum(inverse_penalties) / divisor),
@@ -179,6 +208,9 @@ def evaluate_scores(
         num_valid=num_valid,
         num_absent=num_absent,
         num_filtered=num_filtered,
+        identities=query.ids,
+        cameras=query.cameras,
+        matches=Matches(rows, ranks, None if gallery.cameras is None else gallery.cameras[columns]),
     )
 
 

@@ -9,6 +9,7 @@ from lreid.errors import InputError
 from lreid.retrieval import (
     KReciprocal,
     average_evaluations,
+    camera_pairs,
     evaluate,
     evaluate_image_to_track,
     evaluate_single_shot,
@@ -138,3 +139,33 @@ def test_text_labels_give_the_same_metrics_as_numbers():
     np.testing.assert_array_equal(one.ap, other.ap)
     assert len(one.cmc) == len(other.cmc)  # the draws follow the order of the names
     assert open_set_rates(*cosines_and_labels(*case)) == open_set_rates(*cosines_and_labels(*named))
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+def test_a_pair_of_cameras_is_a_ranking_without_matches_in_other_cameras(splits):
+    rng = np.random.default_rng(splits)
+    evaluations, expected = [], {}
+    for _ in range(splits):
+        case = (
+            rng.normal(size=(20, 4)),
+            rng.normal(size=(60, 4)),
+            rng.integers(5, size=20),
+            rng.integers(-1, 6, size=60),
+        )
+        cameras = rng.integers(3, size=20), rng.integers(3, size=60)
+        evaluations.append(evaluate(*case, *cameras, block=7))
+        for row, camera in product(range(20), range(3)):
+            here = slice(row, row + 1)
+            others = (case[3] != case[2][row]) | (cameras[1] == camera)
+            if camera != cameras[0][row] and (case[3][others] == case[2][row]).any():
+                one = case[0][here], case[1][others], case[2][here], case[3][others]
+                figures = evaluate(*one, cameras[0][here], cameras[1][others])
+                pair = f"{cameras[0][row]} → {camera}"
+                expected.setdefault(pair, []).append((figures.mAP, figures.cmc[0]))
+    both = average_evaluations(evaluations)
+    for place in (0, 1):
+        means = {pair: np.mean(each, axis=0)[place] for pair, each in expected.items() if len(each) >= 5 * splits}
+        assert camera_pairs(both, rank1=place == 1, fewest=5 * splits) == pytest.approx(means)
+    assert len(means) > 3 and camera_pairs(both, fewest=1000) == {}
+    for found, ap in zip(both.ranks, both.ap, strict=True):
+        assert np.isnan(ap) if not len(found) else ap == pytest.approx(np.mean(np.arange(1, len(found) + 1) / found))
