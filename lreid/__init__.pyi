@@ -6,3 +6,4 @@ from .loading import load_model as load_model
 from .models.crops import CropEmbedder as CropEmbedder
 from .models.fingerprint import fingerprint as fingerprint
 from .retrieval.ranking import evaluate as evaluate
+from .training.run import train as train

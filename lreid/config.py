@@ -228,7 +228,8 @@ def without_folders(cfg: Config) -> Config:
     for name, value in leaves(cfg):
         if name in KEYS and KEYS[name].paths and value != defaults.get(name):
             group, _, key = name.rpartition(".")
-            shared[group][key] = [*map(_last_part, value)] if isinstance(value, list) else _last_part(value)
+            section = shared[group] if group else shared
+            section[key] = [*map(_last_part, value)] if isinstance(value, list) else _last_part(value)
     shared.DATA.ROOT = KEYS["DATA.ROOT"].default
     shared.freeze()
     return shared

@@ -5,7 +5,7 @@ import re
 import runpy
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -14,26 +14,34 @@ import pytest
 import lreid
 from lreid import methods
 from lreid.apps.cli import run_command
+from lreid.config_keys import LOGGERS, OPTIMIZERS
 from lreid.data import datasets
 from lreid.errors import InputError
 from lreid.models import backbones
+from lreid.results import METRICS, content
 
 
 @pytest.fixture
 def run(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[str, dict]]:
+) -> Iterator[Callable[..., tuple[str, dict]]]:
     """What an example prints, and its variables. Names that it registers are gone afterwards."""
     monkeypatch.setattr(methods, "_registered", {})
     monkeypatch.setattr(datasets, "_registered", {})
     monkeypatch.setattr(backbones, "_registered", {})
+    monkeypatch.setattr(content, "_registered", {**content._registered})
+    registries = (METRICS, [*METRICS]), (LOGGERS, {**LOGGERS}), (OPTIMIZERS, {**OPTIMIZERS})
 
     def call(name: str, *arguments: str) -> tuple[str, dict]:
         monkeypatch.setattr(sys, "argv", [name, *arguments])
         variables = runpy.run_path(str(repository / "examples" / name), run_name="__main__")
         return capsys.readouterr().out, variables
 
-    return call
+    yield call
+    METRICS[:] = registries[0][1]
+    for registry, before in registries[1:]:
+        registry.clear()
+        registry.update(before)
 
 
 def numbers(pattern: str, text: str) -> list[float]:
@@ -63,7 +71,7 @@ def test_model_of_people_links_all_six_people_of_the_video(repository: Path) -> 
 
 
 def test_the_names_of_the_package() -> None:
-    assert set(lreid.__all__) == {"CropEmbedder", "Gallery", "evaluate", "fingerprint", "load_model"}
+    assert set(lreid.__all__) == {"CropEmbedder", "Gallery", "evaluate", "fingerprint", "load_model", "train"}
     assert set(lreid.__all__) <= set(dir(lreid))  # before they are loaded, as in a new interpreter
     assert all(callable(getattr(lreid, name)) for name in lreid.__all__)
     assert re.fullmatch(r"\d+\.\d+\.\d+", lreid.__version__)
@@ -182,6 +190,18 @@ def test_own_lightning(run: Callable[..., tuple[str, dict]]) -> None:
     assert terms == [["softmax", "triplet"], ["softmax", "triplet", "distill"]]
     assert all(float(figure) > 15 for figure in re.findall(r"mAP ([\d.]+)", said))
     assert variables["trainer"].global_step == len(variables["loader"])
+
+
+@pytest.mark.slow
+def test_own_plugin(run: Callable[..., tuple[str, dict]]) -> None:
+    said, variables = run("own_plugin.py")
+    results, logged = variables["results"], variables["logged"]
+    assert results["method"] == "near" and results["galleries"][0]["queries"] == 8
+    assert [numbers(f"{name} ([\\d.]+)", said)[0] for name in ("mAP", "rank")] == [
+        pytest.approx(results[name][-1][0], abs=0.051) for name in ("mAP", "mrr")
+    ]
+    assert f"task 2: summary/seen_mrr {results['summary']['seen_mrr']}" in logged
+    assert all(key in results["config"].values() for key in ("near", "patches", "sign"))
 
 
 def test_own_loss(run: Callable[..., tuple[str, dict]]) -> None:

@@ -1,6 +1,6 @@
 """Build the batches of a task from a config: samplers, images and augmentation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ class Batching:
 
     Attributes:
         train, data, input, episode, batch, stream: the config sections of these names.
+        make_sampler: function that creates the sampler instead of :meth:`sampler`, whose arguments it gets.
         augment: augmentation of the training images.
         on_device: whether augmentation runs on ``device`` instead of the CPU (``DATA.AUGMENT_ON``).
     """
@@ -39,6 +40,7 @@ class Batching:
     episode: EpisodeSection = field(default_factory=EpisodeSection)
     batch: BatchSection = field(default_factory=BatchSection)
     stream: StreamSection = field(default_factory=StreamSection)
+    make_sampler: Callable[..., Sampler] | None = None
 
     augment: Augment = field(init=False)
     on_device: bool = field(init=False)
@@ -63,6 +65,8 @@ class Batching:
         self, method: Method, task: Task, records: Sequence[Record], exemplars: Sequence[int] | np.ndarray = ()
     ) -> Sampler:
         """Create the sampler of a task's batches from the image records and the labels of exemplars."""
+        if self.make_sampler is not None:
+            return self.make_sampler(method, task, records, exemplars)
         labels = [record.pid for record in records]
         common: dict[str, Any] = {
             "seed": (self.seed, task.index),

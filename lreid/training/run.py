@@ -7,13 +7,14 @@ import platform
 import random
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
+from torch.optim import Optimizer
 
 from lreid.build import (
     benchmark_of,
@@ -23,6 +24,7 @@ from lreid.build import (
     evaluator_of,
     initial_model_of,
     learned,
+    load_run_config,
     method_of,
     observers_of,
     resolved,
@@ -30,6 +32,7 @@ from lreid.build import (
 from lreid.checkpoint import checkpoints_of, fitting, load_checkpoint, load_model_state, load_newest, set_random_state
 from lreid.config import (
     ARGUMENTS,
+    Source,
     check_values,
     config_from_text,
     differing_keys,
@@ -39,20 +42,23 @@ from lreid.config import (
 )
 from lreid.config_keys import FREE_KEYS, Config
 from lreid.data.records import Benchmark
+from lreid.data.samplers import Sampler
 from lreid.data.tasks import content_fingerprint, protocol_fingerprint
-from lreid.errors import InputError, counted, naming_keys, raise_if_out_of_memory
+from lreid.errors import InputError, counted, naming_keys, raise_if_out_of_memory, short_reason
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
-from lreid.methods import Method
+from lreid.methods import Method, register
+from lreid.models.embedder import Embedder
+from lreid.models.parts import evaluating
 from lreid.results import Results, resumed_results, start_results
 from lreid.training import distributed
 from lreid.training.batches import Batching
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
 from lreid.training.trainer import Trainer
-from lreid.training.updates import NotFinite
+from lreid.training.updates import NotFinite, register_optimizer
 from lreid.utils.devices import arithmetic, computing, has_instructions, keep_freed_memory, pick_device
-from lreid.utils.extras import installed_version
+from lreid.utils.extras import import_plugins, installed_version
 from lreid.utils.files import require_own
 from lreid.utils.reading import read_text
 
@@ -70,9 +76,12 @@ LOST_CONNECTION = re.compile(
 
 @naming_keys(**ARGUMENTS, segment="STREAM.SEGMENT")
 def train(
-    cfg: Config,
-    out: Path,
+    cfg: Config | Source,
+    out: str | Path | None = None,
     *,
+    method: str | type[Method] | None = None,
+    optimizer: str | Callable[..., Optimizer] | None = None,
+    sampler: Callable[..., Sampler] | None = None,
     resume: bool = False,
     observers: Mapping[str, Observer] = MappingProxyType({}),
     before: Path | None = None,
@@ -81,8 +90,15 @@ def train(
     """Train the method of a config on its benchmark and write a run folder.
 
     Args:
-        cfg: config from :func:`~lreid.build.load_run_config` or :func:`~lreid.config.load_config`.
-        out: the run folder. Without ``resume``, the folder must not contain a run.
+        cfg: config from :func:`~lreid.build.load_run_config` or :func:`~lreid.config.load_config`; or a config file, or
+            a dictionary of config keys and values.
+        out: the run folder; the default is ``runs/BENCHMARK-METHOD-seedN``. Without ``resume``, the folder must not
+            contain a run.
+        method, optimizer: values of ``METHOD.NAME`` and ``TRAIN.OPTIMIZER``; or a class of yours, which is registered
+            under its own name (:func:`lreid.methods.register`,
+            :func:`lreid.training.updates.register_optimizer`). To resume the run, pass the class again.
+        sampler: function that creates the sampler of a task's batches. Its arguments are those of
+            :meth:`lreid.training.batches.Batching.sampler`, and it returns a :class:`lreid.data.samplers.Sampler`.
         resume: continue from the newest checkpoint in ``out``; without a checkpoint, start a new run.
         observers: additional observers by name; a checkpoint stores each observer's state under its name. The command
             ``lreid train`` passes a :class:`~lreid.report.page.ReportObserver`, which writes the report.
@@ -98,6 +114,8 @@ def train(
     Raises:
         InputError: the config, the data or the folder is invalid; the message is one line that says what to do.
     """
+    cfg = _chosen(cfg, method, optimizer)
+    out = run_folder_for(cfg, resume=resume) if out is None else Path(out)
     distributed.take_gpu(cfg.DEVICE)
     distributed.join(pick_device(cfg.DEVICE))
     keep_freed_memory()
@@ -107,12 +125,31 @@ def train(
         # The folder is locked before its state is read, so that the second of two runs sees the first.
         how = {"rounded": cfg.TRAIN.PRECISION == "tf32", "deterministic": cfg.TRAIN.DETERMINISTIC}
         with StopSignals() as stop, RunFolder(out, writes=distributed.rank() == 0) as folder, computing(**how):
-            return _train(cfg, folder, resume, observers, stop, before, command)
+            return _train(cfg, folder, resume, observers, stop, before, command, sampler)
     except (MemoryError, OSError, RuntimeError) as error:
         _refuse(cfg, error)
         raise
     finally:
         distributed.leave()
+
+
+def _chosen(cfg: Config | Source, method: str | type[Method] | None, optimizer: Any) -> Config:
+    """Return the config of a run with the method and the optimiser that the caller chose."""
+    chosen = {"METHOD.NAME": (method, register), "TRAIN.OPTIMIZER": (optimizer, register_optimizer)}
+    names = {
+        key: value if isinstance(value, str) else add(value.__name__)(value).__name__
+        for key, (value, add) in chosen.items()
+        if value is not None
+    }
+    if isinstance(cfg, Config) and not names:
+        return cfg
+    import_plugins()
+    if not isinstance(cfg, Mapping):
+        return load_run_config([cfg], [word for pair in names.items() for word in pair])
+    keys = dict(leaves(dict(cfg)))
+    if isinstance(cfg, Config) and names.get("METHOD.NAME", cfg.METHOD.NAME) != cfg.METHOD.NAME:
+        keys = {key: value for key, value in keys.items() if not key.startswith("METHOD.")}
+    return load_run_config([keys | names])
 
 
 def _refuse(cfg: Config, error: Exception) -> None:
@@ -145,6 +182,7 @@ def _train(
     stop: StopSignals,
     before: Path | None,
     command: str,
+    sampler: Callable[..., Sampler] | None,
 ) -> Results:
     start = _newest(cfg, folder, resume, before)
     _seed_all(cfg.SEED)
@@ -154,6 +192,8 @@ def _train(
     benchmark = learned(cfg, benchmark)
     method = method_of(cfg, device, pretrained=start is None and before is None)
     _divide(cfg, method)
+    if cfg.TRAIN.COMPILE:
+        _compile(method.model)
     # cuDNN's benchmark mode tries several algorithms for every new input shape. Benchmark mode is off if shapes vary,
     # and if runs must be deterministic, because algorithms round differently.
     torch.backends.cudnn.benchmark = not (cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or method.memory.of_stream)
@@ -173,7 +213,7 @@ def _train(
 
     measuring = observers_of(cfg, benchmark, method, evaluator, results)
     with naming_keys("EPISODE" if method.batches == "episodes" else "BATCH", **OF_BATCHES):
-        batching = batching_of(cfg, device)  # here, so that a wrong pipeline is refused before config.yaml is written
+        batching = batching_of(cfg, device, sampler)  # here: a wrong pipeline is refused before config.yaml is written
         keys = {"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))}
         folder.begin(cfg.dump(), loggers=cfg.TRAIN.LOGGERS, keys=keys)
         trainer = Trainer(method, benchmark, evaluator, folder, results, batching=batching, stop=stop)
@@ -282,9 +322,9 @@ def _inherit(method: Method, cfg: Config, before: Path) -> None:
         method.teacher = method.frozen_network()
 
 
-def batching_of(cfg: Config, device: torch.device) -> Batching:
-    """Create the batch options of a config for a device."""
-    return Batching(device, cfg.SEED, cfg.TRAIN, cfg.DATA, cfg.INPUT, cfg.EPISODE, cfg.BATCH, cfg.STREAM)
+def batching_of(cfg: Config, device: torch.device, sampler: Callable[..., Sampler] | None = None) -> Batching:
+    """Create the batch options of a config for a device; ``sampler`` creates the samplers instead of the config."""
+    return Batching(device, cfg.SEED, cfg.TRAIN, cfg.DATA, cfg.INPUT, cfg.EPISODE, cfg.BATCH, cfg.STREAM, sampler)
 
 
 def run_folder_for(cfg: Config, *, resume: bool) -> Path:
@@ -376,6 +416,18 @@ def _divide(cfg: Config, method: Method) -> None:
             "start it without torchrun"
         )
     distributed.divide(method.model)
+
+
+def _compile(model: Embedder) -> None:
+    """Compile a backbone, and try it, so that a missing compiler is reported before the run."""
+    model.backbone.compile()
+    try:
+        with torch.no_grad(), evaluating(model):
+            model.backbone(torch.zeros(2, 3, model.height, model.width, device=model.device))
+    except Exception as error:  # raised by compilers of many kinds
+        raise_if_out_of_memory(error)
+        reason = short_reason(error)
+        raise InputError(f"TRAIN.COMPILE: torch.compile does not work here ({reason}); set it to False") from None
 
 
 def _diverged(trainer: Trainer, fault: NotFinite) -> InputError:

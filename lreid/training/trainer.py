@@ -180,6 +180,7 @@ class Trainer:
                     self._save_if_due(updates)
             for observer in self.observers.values():
                 observer.after_task(task)
+            updates.finish()
             self._save(updates)
 
     def _count_steps(self, task: Task) -> int:

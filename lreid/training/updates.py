@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from lreid.config_keys import OPTIMIZERS, TrainSection
@@ -54,7 +55,7 @@ class Updates:
     """
 
     def __init__(self, method: Method, train: TrainSection) -> None:
-        self.method, self.device = method, method.model.mean.device
+        self.method, self.train, self.device = method, train, method.model.mean.device
         device, fp16, sgd = self.device, train.PRECISION == "fp16", train.OPTIMIZER == "sgd"
         # A fused optimiser itself skips a step with infinite gradients; otherwise the CPU has to wait for the GPU.
         scaled_sgd = fp16 and sgd
@@ -70,6 +71,7 @@ class Updates:
                     self.optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)
         self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
         self.rate = 0.0
+        self.average = {name: each.clone() for name, each in method.network.state_dict().items() if train.EMA}
         self.unchecked: list[tuple[Tensor, Sequence[str]]] = []  # losses and paths of their images
 
     def set_rates(self, rate: Callable[..., float]) -> None:
@@ -95,14 +97,32 @@ class Updates:
                 each.after_loss(batch, terms, loss, len(batches))
             self.scaler.scale(loss / len(batches)).backward()
             self.unchecked.append((loss.detach(), batch.paths))
-        groups = self.optimizer.param_groups
-        distributed.average_gradients(each for group in groups for each in group["params"])
+        parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
+        distributed.average_gradients(parameters)
+        if self.train.CLIP_NORM:
+            self.scaler.unscale_(self.optimizer)
+            clip_grad_norm_(parameters, self.train.CLIP_NORM)
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        self._update_average()
         for each in observers:
             each.after_step()
         if self.device.type == "cpu" or len(self.unchecked) >= CHECK_EVERY:
             self.check()
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        network = self.method.network.state_dict() if self.average else {}
+        for name, mean in self.average.items():
+            if mean.is_floating_point():
+                mean.lerp_(network[name], 1 - self.train.EMA)
+            else:  # number of batches in BatchNorm
+                mean.copy_(network[name])
+
+    def finish(self) -> None:
+        """After the last update of a task, replace the network's weights by their moving average, if there is one."""
+        if self.average:
+            self.method.network.load_state_dict(self.average)
 
     def check(self) -> None:
         """Check that all losses since the previous check are finite."""
@@ -126,16 +146,19 @@ class Updates:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that a resumed run needs: tensors and plain values."""
-        return {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
+        states = {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
+        return states | {"average": self.average}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
         # torch does not compare shapes, and a fused step with moments of another shape ends the process.
-        for parameter, moments in self.optimizer.state.items():
+        for parameter, moments in self.optimizer.state.items() if self.train.OPTIMIZER in OWN else ():
             if any(each.shape not in ((), parameter.shape) for each in moments.values()):
                 raise ValueError("moments whose shape differs from that of their parameter")
         self.scaler.load_state_dict(state["scaler"])
+        for name, mean in self.average.items():
+            mean.copy_(state["average"][name])
 
 
 def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) -> list[dict[str, Any]]:

@@ -2,16 +2,20 @@
 
 import ast
 import copy
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging_files import extras_of, project_of
 
+from lreid.config import load_config
 from lreid.errors import InputError
-from lreid.utils.extras import Extra
+from lreid.utils import extras
+from lreid.utils.extras import Extra, import_plugins
 
 OPTIONAL = {"albumentations", "cv2", "faiss", "gdown", "h5py", "moderngl", "onnx", "onnxruntime", "onnxscript"}
 OPTIONAL |= {"pymilvus", "scipy", "six", "tensorboard", "timm", "torchreid"}
@@ -103,3 +107,62 @@ def test_extra_gpu_installs_the_build_that_exists(system: str, machine: str, bui
     here = {"sys_platform": system, "platform_machine": machine}
     chosen = [each.name for each in wanted if each.marker is None or each.marker.evaluate(here)]
     assert [name for name in chosen if name != "lreid"] == [build]
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory for plug-ins, which are no modules of this process afterwards."""
+    (tmp_path / "beside.py").write_text("COUNT = []")
+    (tmp_path / "plugged.py").write_text("from beside import COUNT\nCOUNT.append(1)")
+    monkeypatch.setattr(extras, "imported", {})
+    monkeypatch.setattr("lreid.config.imported", extras.imported)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("beside", "plugged", "broken", "taken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["plugged", "./plugged.py", ""])
+def test_a_plugin_is_imported_once_and_recorded(plugins: Path, name: str) -> None:
+    if not name:  # an installed one
+        (plugins / "mine-1.dist-info").mkdir()
+        (plugins / "mine-1.dist-info" / "METADATA").write_text("Name: mine\nVersion: 1")
+        (plugins / "mine-1.dist-info" / "entry_points.txt").write_text("[lreid.plugins]\nmine = plugged")
+        sys.path.append(str(plugins))
+    for _ in range(2):
+        import_plugins([name] if name else [])
+    assert sys.modules["beside"].COUNT == [1]
+    path = str(plugins / "plugged.py")
+    recorded = load_config()
+    assert [path if name.endswith("py") else "plugged"] == recorded.IMPORTS
+    (plugins / "config.yaml").write_text(recorded.dump())
+    assert load_config([plugins / "config.yaml"]).IMPORTS == recorded.IMPORTS
+    extras.imported.clear()
+    with pytest.raises(InputError, match=f"--import {recorded.IMPORTS[0]}"):
+        load_config([plugins / "config.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "traces"),
+    [
+        ("broken.py", "import math\nmath.sqrt(-1)", 1),
+        ("broken.py", "import no_such_module", 1),
+        ("broken.py", "1 +", 1),
+        ("taken.py", "from lreid.methods import register\nregister('dwopp')", 0),
+        ("json.py", "", 0),
+        ("none.py", None, 0),
+        ("no_such_module", None, 0),
+    ],
+)
+def test_a_plugin_that_fails_is_one_line(
+    plugins: Path, run_lreid: Callable[..., int], capsys: pytest.CaptureFixture[str], name: str, code: str, traces: int
+) -> None:
+    if code is not None:
+        (plugins / name).write_text(code)
+    for command in (["train"], ["sweep", "--out", "runs"], ["test"], ["report", "."]):
+        sys.modules.pop("broken", None)
+        assert run_lreid(*command, "--import", name) == 2
+        errors = capsys.readouterr().err
+        assert errors.count("Traceback") == traces and len(re.findall(f"^lreid .*--import {name}", errors, re.M)) == 1
+        assert traces or len(errors.splitlines()) == 1
