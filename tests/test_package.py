@@ -177,6 +177,41 @@ def test_training_testing_and_reporting(packages: Path, visited: tuple[Path, lis
     assert Path(downloaded.strip()).parent == packages / "lreid" / "weights"
 
 
+def test_a_plugin_outside_the_package(packages: Path, tmp_path: Path) -> None:
+    """Trained, in the process of a sweep, resumed, tested and reported with the example of the docs."""
+    shutil.copy(REPOSITORY / "examples" / "own_plugin.py", tmp_path / "mine.py")
+    own = {"MODEL.BACKBONE": "patches", "TRAIN.OPTIMIZER": "sign", "TRAIN.LOGGERS": "['lines']"}
+    keys = as_arguments(TINY, ONE_TASK, own)
+    installed(
+        packages,
+        "lreid",
+        "sweep",
+        "--import",
+        "mine",
+        "--methods",
+        "near",
+        "--seeds",
+        "0",
+        "--out",
+        "runs",
+        *keys,
+        cwd=tmp_path,
+    )
+    run = tmp_path / "runs" / "near-seed0"
+    results = json.loads((run / "results.json").read_text())
+    assert results["method"] == "near" and 0 < results["mrr"][0][0] <= 100
+    assert "IMPORTS:\n- mine\n" in (run / "config.yaml").read_text() and "seen_mrr" in (run / "lines.txt").read_text()
+    words = ["--import", "mine.py"]
+    tested, reported, resumed = typed(
+        packages,
+        ["test", *words, "--checkpoint", str(run)],
+        ["report", *words, str(run), "--format", "csv"],
+        ["train", *words, "--resume", "--out", str(run)],
+        cwd=tmp_path,
+    )
+    assert f" {results['mrr'][0][0]:.1f} " in tested and "seen_mrr" in reported and "done" in resumed
+
+
 def test_quickstart_works_in_a_new_environment(visited: tuple[Path, list[str]]) -> None:
     folder, (_, models, built, described, answered, trained, built_again, *_) = visited
     listed = "24 images of 12 identities (person-0, person-10, person-15 …), cameras unknown"

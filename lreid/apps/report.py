@@ -2,6 +2,8 @@
 
     lreid report runs/synthetic-10/*                        # a table in the terminal
     lreid report runs/synthetic-10/* --format markdown      # or csv, latex
+    lreid report runs/synthetic-10/* --per-set --format latex   # mAP and Rank-1 of every test set, for a paper
+    lreid report --compare runs/one runs/other              # difference of two runs, with an interval
     lreid report runs/synthetic-10/* --cost                 # adds columns for exemplars, time and memory
     lreid report runs/synthetic-10/* --html compared.html   # one page about all runs
     lreid report runs/synthetic-10-dwopp-seed0 --images     # adds images to the report.html of the run
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lreid.apps.arguments import add_imports, flag, option, require_path
-from lreid.errors import InputError
+from lreid.errors import InputError, require
 
 if TYPE_CHECKING:
     from lreid.report.rendering import Panel
@@ -25,9 +27,12 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid report``."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="run folder")
     add_imports(parser)
     option(parser, "--format", "format of the table", "text", choices=("text", "markdown", "csv", "latex"))
+    flag(parser, "--per-set", "show mAP and Rank-1 on every test set, as papers print them, instead of means")
+    compared = "two runs: show the difference of their mAP on every test set, with a bootstrap interval over queries"
+    option(parser, "--compare RUN", compared, nargs=2, type=Path)
     flag(parser, "--each", "show one row per run instead of means over seeds")
     flag(parser, "--cost", "add columns for exemplars, training time, peak memory and time per step")
     switches = "add columns for feature drift and gradients after task switches (needs EVAL.DRIFT_STEPS)"
@@ -42,14 +47,21 @@ def run(args: argparse.Namespace) -> None:
     """Print the table and write the report pages."""
     from lreid.report.page import links_in, write_page, write_report
     from lreid.report.sections import Pictures
-    from lreid.report.tables import comparison_table, require_one_run_a_seed
+    from lreid.report.tables import compare_table, comparison_table, require_one_run_a_seed
     from lreid.results import read
     from lreid.utils.files import require_own
 
     if args.html:
         require_own(args.html)
-    for path in args.runs:
+    for path in [*args.runs, *(args.compare or ())]:
         require_path(path, "name the folder of a run that finished a task")
+    if args.compare:
+        require(args.format != "csv", "--format", "csv", "text, markdown or latex with --compare")
+        print(compare_table(*map(read, args.compare), [*map(str, args.compare)], args.format))
+        if not args.runs:
+            return
+    if not args.runs:
+        raise InputError("RUN: is missing; name the folder of a run, or two runs after --compare")
     folders = _folders(args.runs)
     if args.blur and not args.images:
         raise InputError("--blur: there are no images to blur; add --images")
@@ -58,7 +70,8 @@ def run(args: argparse.Namespace) -> None:
     runs = [read(folder) for folder in folders]
     if args.html or not args.each:  # the page shows means, so every seed may occur only once
         require_one_run_a_seed(runs, folders)
-    table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
+    options = {name: getattr(args, name) for name in ("each", "cost", "switches", "per_set")}
+    table = comparison_table(runs, args.format, **options)
     print(table.rstrip("\n"))
     illustrated = [str(folder) for folder in folders if _shows_images(folder)]
     for folder in folders:

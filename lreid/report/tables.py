@@ -8,12 +8,32 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from tabulate import tabulate
 
 from lreid.errors import InputError, counted
-from lreid.results import CROSSED, METRICS, CrossedKey, Results, average, averaged_kinds, cross_average, is_trained
+from lreid.results import (
+    CROSSED,
+    MEAN_KINDS,
+    METRICS,
+    CrossedKey,
+    Results,
+    average,
+    averaged_kinds,
+    cross_average,
+    is_trained,
+    last_figures,
+)
+from lreid.results.intervals import ENDS, gain_draws
 
 DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of config keys that the fingerprint of the protocol covers
+MARKS: dict[
+    str, dict[int, str | None]
+] = {  # control characters around the best value (bold) and the second best (underlined), by format
+    "markdown": {1: "**", 2: "**", 3: "<u>", 4: "</u>"},
+    "text": dict.fromkeys((1, 2, 3, 4)),
+    "latex": {1: r"\textbf{", 2: "}", 3: r"\underline{", 4: "}"},
+}
 COMPUTED_BY = ("commit", "lreid", "torch", "processor")  # keys of ``versions`` in results.json
 WIDTH = 100  # maximum width of a task table in characters
 
@@ -199,6 +219,16 @@ def result_columns(*, main: bool = False) -> tuple[Column, ...]:
     )
 
 
+def per_set_columns(runs: Sequence[Results]) -> tuple[Column, ...]:
+    """Make columns for the main metrics on every test set after the last task, and for their means."""
+    columns, metrics = [], [metric for metric in METRICS if metric.main]
+    for kind in SETS:
+        names = dict.fromkeys(each["name"] for run in runs for each in run["galleries"] if each["kind"] == kind)
+        keys = {f"test/{name}/": name for name in names} | ({f"{kind}_": f"{kind} mean"} if len(names) > 1 else {})
+        columns += [Column(key + each.name, f"{title} {each.title}") for key, title in keys.items() for each in metrics]
+    return tuple(columns)
+
+
 TRANSFER = (
     Column("backward_transfer", "backward transfer", signed=True),
     Column("forward_transfer", "forward transfer"),
@@ -316,6 +346,7 @@ def comparison_table(
     each: bool = False,
     cost: bool = False,
     switches: bool = False,
+    per_set: bool = False,
 ) -> str:
     """Compare methods on benchmarks: mean ± standard deviation (n - 1) over the seeds, in per cent.
 
@@ -329,6 +360,8 @@ def comparison_table(
         each: whether to make a row per run instead of a row per group.
         cost, switches: whether to add the columns of :func:`cost_columns`, or ``SWITCHES`` (for runs with
             ``EVAL.DRIFT_STEPS``).
+        per_set: whether columns are those of :func:`per_set_columns`, as in papers. In Markdown and LaTeX, the best
+            mean of a column is bold, and the second best is underlined.
 
     Raises:
         ValueError: the format is unknown.
@@ -336,7 +369,7 @@ def comparison_table(
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
     measured = {key for run in runs for key in run["summary"]}
-    wanted = result_columns(main=format != "csv")
+    wanted = per_set_columns(runs) if per_set else result_columns(main=format != "csv")
     columns = tuple(column for column in wanted if column.key in measured or not column.key.startswith(OPTIONAL))
     columns += (cost_columns(runs) if cost else _unequal(runs)) + (SWITCHES if switches else ())
     groups = grouped(runs, each=each)
@@ -349,18 +382,64 @@ def comparison_table(
     if format == "csv":
         return _comparison_csv(keys, columns, figures, [_computed_by(group.runs) for group in groups])
     heads = [*keys, *(column.title for column in columns)]
-    rows = [
-        [*names, *(column.text(*spread) for column, spread in zip(columns, spreads, strict=True))]
-        for names, spreads in figures
+    by_column = zip(*(spreads for _, spreads in figures), strict=True)
+    cells = [
+        _marked(column, spreads) if per_set else [column.text(*each) for each in spreads]
+        for column, spreads in zip(columns, by_column, strict=True)
     ]
+    rows = [[*names, *line] for names, line in zip(words, zip(*cells, strict=True), strict=True)]
     left = len(keys) - 1  # number of columns with text
+    return _formatted(heads, rows, format, left)
+
+
+def _formatted(heads: Sequence[str], rows: Sequence[Sequence[str]], format: str, left: int) -> str:
+    """Format a table as text, Markdown or LaTeX."""
     if format == "text":
-        return text_table(heads, rows, left=left)
+        return text_table(heads, rows, left=left).translate(MARKS[format])
     if format == "markdown":
         escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-        return text_table(heads, escaped, left=left, style="pipe")
+        return text_table(heads, escaped, left=left, style="pipe").translate(MARKS[format])
     latex = text_table(heads, rows, left=left, style="latex_booktabs")
-    return latex.replace("±", r"$\pm$").replace("–", "--")
+    return latex.replace("±", r"$\pm$").replace("–", "--").translate(MARKS[format])
+
+
+def _marked(column: Column, spreads: Sequence[Spread]) -> list[str]:
+    """Format the cells of a column; control characters mark the best and the second best mean, as displayed."""
+    shown = [column.text(mean) for mean, _ in spreads]
+    ranked = sorted({text for text in shown if text != "–"}, key=float, reverse=True)
+    marks = dict(zip(ranked, ("\1{}\2", "\3{}\4"), strict=False)) if len(ranked) > 1 else {}
+    return [marks.get(text, "{}").format(column.text(*spread)) for text, spread in zip(shown, spreads, strict=True)]
+
+
+def compare_table(one: Results, other: Results, names: Sequence[str], format: str = "text") -> str:
+    """Compare the mAP of two runs after their last tasks, with a 95 % bootstrap interval of the difference.
+
+    The bootstrap draws the queries of both runs together, all queries of an identity at once
+    (:func:`lreid.results.intervals.gain_interval`). Means are over the seen and over the unseen test sets.
+
+    Raises:
+        InputError: the runs have no test set with the same identities.
+    """
+    rows: list[list[Any]] = []
+    last = [last_figures(run) for run in (one, other)]
+    for place, gallery in enumerate(one["galleries"]):
+        name = gallery["name"]
+        first, second = (run.get("identity_ap", {}).get(name, {"ids": [], "ap": []}) for run in (one, other))
+        if first["ap"] and second["ap"] and first["ids"] == second["ids"]:
+            counts = first.get("queries") or [1] * len(first["ids"])
+            draws = gain_draws(first["ap"][-1], second["ap"][-1], counts, seed=place)
+            rows.append([name, gallery["kind"], *(figures[f"test/{name}/mAP"] for figures in last), draws])
+    if not rows:
+        raise InputError(f"--compare: {' and '.join(names)} have no test set with the same identities; compare others")
+    for kind in MEAN_KINDS:
+        if len(own := [row[2:] for row in rows if row[1] == kind]) > 1:
+            rows.append([f"{kind} mean", kind, *(sum(each) / len(own) for each in zip(*own, strict=True))])
+    for row in rows:
+        before, after, draws = row[2:]
+        ends = " to ".join(number(end, signed=True) for end in np.quantile(draws, ENDS))
+        row[2:] = [number(before), number(after), number(after - before, signed=True), ends]
+    heads = ["test set", "kind", *(f"mAP, {name}" for name in names), "difference", "95 % interval"]
+    return _formatted(heads, rows, format, 2)
 
 
 def _computed_by(runs: Sequence[Results]) -> list[str]:
@@ -510,7 +589,7 @@ def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[li
         tasks[group.benchmark] = max(tasks.get(group.benchmark, 0), len(group.runs[0]["tasks"]))
     spreads = []
     for group in groups:
-        figures = [run["summary"] | _cost(run) | _switches(run) for run in group.runs]
+        figures = [run["summary"] | last_figures(run) | _cost(run) | _switches(run) for run in group.runs]
         if len(group.runs[0]["tasks"]) == 1 < tasks[group.benchmark]:
             figures = [each | {"mean_over_tasks_mAP": None} for each in figures]
         spreads.append([mean_and_std([each.get(column.key) for each in figures]) for column in columns])

@@ -28,6 +28,7 @@ from .summaries import cross_average as cross_average
 from .summaries import curve as curve
 from .summaries import falls_and_rises as falls_and_rises
 from .summaries import identity_changes as identity_changes
+from .summaries import last_figures as last_figures
 from .summaries import summarise_accuracies as summarise_accuracies
 from .summaries import summarise_run as summarise_run
 from .summaries import task_changes as task_changes

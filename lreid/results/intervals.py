@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 DRAWS = 2000
-LEVEL = 0.95  # confidence level
+ENDS = (0.025, 0.975)  # quantiles at the ends of a 95 % interval
 
 
 def gain_interval(before: Sequence[float], after: Sequence[float], queries: Sequence[int]) -> tuple[float, float]:
@@ -21,10 +21,14 @@ def gain_interval(before: Sequence[float], after: Sequence[float], queries: Sequ
     Returns:
         Lower and upper end of ``mAP(after) - mAP(before)``, in the unit of the average precisions.
     """
+    low, high = np.quantile(gain_draws(before, after, queries), ENDS)
+    return float(low), float(high)
+
+
+def gain_draws(before: Sequence[float], after: Sequence[float], queries: Sequence[int], *, seed: int = 0) -> np.ndarray:
+    """Draw the gains ``(DRAWS,)`` of :func:`gain_interval`; draws with different seeds are independent."""
     gains, weights = np.subtract(after, before), np.asarray(queries, np.float64)  # (n,)
     if not len(gains):
         raise ValueError("no identities to resample")
-    counts = np.random.default_rng(0).multinomial(len(gains), np.full(len(gains), 1 / len(gains)), size=DRAWS)
-    drawn = counts @ (weights * gains) / (counts @ weights)  # (DRAWS,)
-    low, high = np.quantile(drawn, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    return float(low), float(high)
+    counts = np.random.default_rng(seed).multinomial(len(gains), np.full(len(gains), 1 / len(gains)), size=DRAWS)
+    return counts @ (weights * gains) / (counts @ weights)

@@ -95,6 +95,16 @@ def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[fl
     }
 
 
+def last_figures(results: Results) -> dict[str, float]:
+    """Return every metric on every test set after the last task, by ``test/TEST SET/METRIC``."""
+    return {
+        f"test/{gallery['name']}/{name}": value
+        for name in metric_names(results)
+        for row in matrix(results, name)[-1:]
+        for gallery, value in zip(results["galleries"], row, strict=True)
+    }
+
+
 def average(results: Results, metric: str, row: int, kind: Kind) -> float | None:
     """Compute the mean of a metric after task ``row`` over galleries of a kind; None if there are none."""
     values = [matrix(results, metric)[row][column] for column in columns_of(results, row, kind)]

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import uuid4
 
 from lreid.config_keys import LOGGERS
 from lreid.utils.extras import Extra, Registered, registrar
+from lreid.utils.files import write_text
+from lreid.utils.reading import read_text
 
 
 class Logger(Protocol):
@@ -15,7 +18,7 @@ class Logger(Protocol):
         """Log values by name.
 
         Args:
-            values: values by name; names are ``train/NAME`` or ``summary/NAME``.
+            values: values by name; names are ``train/NAME``, ``summary/NAME`` or ``test/TEST SET/METRIC``.
             step: number of the epoch or task, from 1.
             axis: what ``step`` counts: ``epoch`` (over all tasks) or ``task``.
         """
@@ -43,12 +46,18 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Logs to the project ``lreid`` at Weights & Biases; ``WANDB_MODE=offline`` logs to the run folder instead."""
+    """Logs to the project ``lreid`` at Weights & Biases; ``WANDB_MODE=offline`` logs to the run folder instead.
+
+    The file ``wandb.txt`` in the run folder holds the id at Weights & Biases, so that a resumed run continues there.
+    """
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         wandb = Extra("wandb", "wandb")
-        self.run = wandb.init(project="lreid", name=folder.name, dir=str(folder), config=dict(config))
-        for axis, names in (("epoch", "train/*"), ("task", "summary/*")):
+        if not (file := folder / "wandb.txt").exists():
+            write_text(file, uuid4().hex)
+        again = {"id": read_text(file).strip(), "resume": "allow"}
+        self.run = wandb.init(project="lreid", name=folder.name, dir=str(folder), config=dict(config), **again)
+        for axis, names in (("epoch", "train/*"), ("task", "summary/*"), ("task", "test/*")):
             self.run.define_metric(names, step_metric=axis)
 
     def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:

@@ -21,7 +21,7 @@ from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.embedder import Embedder
-from lreid.results import Results, TestFigures, add_initial, add_task
+from lreid.results import Results, TestFigures, add_initial, add_task, last_figures
 from lreid.results import write as write_results
 from lreid.training import distributed
 from lreid.training.batches import Batching
@@ -324,7 +324,7 @@ class Trainer:
         for observer in self.observers.values():
             observer.after_save(self.folder.path, self.results)
         summary = {f"summary/{name}": value for name, value in self.results["summary"].items() if value is not None}
-        self.folder.log(summary, len(self.results["mAP"]), "task")
+        self.folder.log(summary | last_figures(self.results), len(self.results["mAP"]), "task")
 
     def _state(self, updates: Updates | None = None) -> dict[str, Any]:
         """Collect the state for a checkpoint."""
