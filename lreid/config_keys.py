@@ -318,13 +318,7 @@ class TrainSection(Section):
     WARMUP_EPOCHS = key(0, "number of first epochs in which the learning rate rises to LR (warm-up)", least=0)
     WARMUP_FACTOR = key(0.01, "learning rate at the beginning of the warm-up divided by LR", above=0, most=1)
     CLIP_NORM = key(0.0, "maximum norm of the gradient of all parameters (gradient clipping); 0 = no limit", least=0)
-    EMA = key(
-        0.0,
-        "decay per update of an exponential moving average of the weights, which replaces the weights at the end of a "
-        "task, before the evaluation; 0 = no average",
-        least=0,
-        below=1,
-    )
+    EMA = key(0.0, "decay of a moving average of the weights, which replaces them after a task", least=0, below=1)
     COMPILE = key(False, "compile the backbone by torch.compile; the first steps of each input size are slow")
     ACCUMULATE = key(1, "number of batches over which each update averages the gradient", least=1)
     PRECISION = key("fp32", "precision of the network in training; tf32 needs a GPU", choices=_PRECISIONS)

@@ -150,7 +150,7 @@ def test_own_method(run: Callable[..., tuple[str, dict]]) -> None:
 
 def test_registered_method_replaces_no_file() -> None:
     with pytest.raises(InputError, match="dwopp"):
-        methods.register("dwopp")
+        methods.register("dwopp")(methods.Method)
 
 
 @pytest.mark.slow

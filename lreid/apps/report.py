@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> None:
         require_path(path, "name the folder of a run that finished a task")
     if args.compare:
         require(args.format != "csv", "--format", "csv", "text, markdown or latex with --compare")
-        print(compare_table(*map(read, args.compare), [*map(str, args.compare)], args.format))
+        one, other = map(read, args.compare)
+        print(compare_table(one, other, [*map(str, args.compare)], args.format))
         if not args.runs:
             return
     if not args.runs:

@@ -172,7 +172,11 @@ class Spec:
         options: dict[str, Any] = {"split": split, "seed": seed} if self.splits > 1 else {}
         if not self.cameras:
             options["cameras"] = cameras
-        return self.read(home, **options)
+        data_set = self.read(home, **options)
+        for pid, path in ((each.pid, each.path) for kind in SPLITS for each in getattr(data_set, kind)):
+            if isinstance(pid, str):
+                raise InputError(f"{self.title}: {path} has the identity {pid!r}; number the identities from 0")
+        return data_set
 
     def home(self, root: Path) -> Path:
         """Return the first folder of the data set that contains everything that the layout requires.

@@ -109,7 +109,7 @@ class Evaluator:
         for split, result in zip(test.splits, results, strict=True):
             valid[split.rows] |= ~np.isnan(result.ap)
         average = average_evaluations(results)
-        metrics = figures_of(average)
+        metrics, parts, valid_queries = figures_of(average), parts_of(average), int(valid.sum())
         crossed: list[dict[str, float]] = []
         mapped: list[dict[str, float]] = []
         if self.stored is not None and task is not None:
@@ -122,7 +122,6 @@ class Evaluator:
         precisions = _identity_precisions(test, results)
         means = {pid: 100 * float(np.mean(each)) for pid, each in precisions.items()}
         counts = {pid: len(each) // len(test.splits) or 1 for pid, each in precisions.items()}
-        valid_queries, parts = int(valid.sum()), parts_of(average)
         return TestFigures(metrics, means, counts, valid_queries, tuple(crossed), tuple(mapped), parts)
 
 

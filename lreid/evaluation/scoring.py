@@ -84,11 +84,15 @@ def score(
 
 def _with_cameras(test: ListedTest, result: Evaluation) -> Evaluation:
     """Replace the cameras of an evaluation by their names; without a camera filter, they are unknown."""
-    if not test.camera_filter:  # the numbers of files may stand for the cameras
-        return replace(result, cameras=None, matches=result.matches._replace(cameras=None))
-    names, numbers = test.test.names.cameras, (result.cameras, result.matches.cameras)
-    both = (np.array([names.get(int(each), str(each)) for each in cameras]) for cameras in numbers)
-    return replace(result, cameras=next(both), matches=result.matches._replace(cameras=next(both)))
+
+    def named(cameras: np.ndarray | None) -> np.ndarray | None:
+        if cameras is None or not test.camera_filter:  # the numbers of files may stand for the cameras
+            return None
+        numbers, number = np.unique(cameras, return_inverse=True)
+        return np.array([test.test.names.cameras.get(int(each), str(each)) for each in numbers])[number]
+
+    matches = result.matches._replace(cameras=named(result.matches.cameras))
+    return replace(result, cameras=named(result.cameras), matches=matches)
 
 
 def searches_of(test: ListedTest, gallery: np.ndarray | None, index: Index | None) -> list[Search | None]:

@@ -37,7 +37,7 @@ def register(name: str) -> Callable[[type[Method]], type[Method]]:
     Raises:
         ArgumentError: lreid or a plug-in already has a method of this name.
     """
-    return registrar(_registered, name, name in _file_names(), "a method")
+    return registrar(_registered, name, "a method", own=name in _file_names())
 
 
 def method_names() -> list[str]:

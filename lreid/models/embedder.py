@@ -122,8 +122,8 @@ class Embedder(nn.Module):
             finish(backbone, weights, norm)
         dim = dim or getattr(backbone, "dim", None)
         if not isinstance(dim, int):
-            raise ArgumentError("dim", f"is not given, and {self.name} has no attribute dim; give either")
-        self.backbone, self.dim, self.height, self.width = backbone, dim, height, width
+            raise ArgumentError("backbone", f"{self.name} has no attribute dim; set it to the number of channels")
+        self.backbone, self.channels, self.dim, self.height, self.width = backbone, dim, dim, height, width
         self.pooling, self.norm, self.scale = pooling, norm, scale
         if pooling in ("class", "patches"):
             pool_by: Any = getattr(backbone, "pool_by", None)
@@ -253,11 +253,20 @@ class Embedder(nn.Module):
         self.count(images)
         if isinstance(self.precision, torch.dtype):
             with torch.autocast(images.device.type, self.precision):
-                outputs = self.backbone(images).float()
+                outputs = self._checked_outputs(images).float()
         else:
             with full_precision() if self.precision is None else tf32():
-                outputs = self.backbone(images)
+                outputs = self._checked_outputs(images)
         return outputs if self.scale == 1 else self.scale * outputs
+
+    def _checked_outputs(self, images: Tensor) -> Tensor:
+        """Compute the output of the backbone, and require a map (B, dim, h, w) or vectors (B, dim)."""
+        outputs: Any = self.backbone(images)
+        if not isinstance(outputs, Tensor) or outputs.ndim not in (2, 4) or outputs.shape[1] != self.channels:
+            given = getattr(outputs, "shape", type(outputs).__name__)
+            wanted = f"a tensor (B, {self.channels}) or (B, {self.channels}, h, w), or correct its attribute dim"
+            raise ArgumentError("backbone", f"{self.name} returns {given}; return {wanted}")
+        return outputs
 
     def normalise(self, images: Tensor) -> Tensor:
         """Convert uint8 RGB images (B, H, W, 3) to normalised float images (B, 3, H, W) for :meth:`forward`."""

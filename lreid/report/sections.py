@@ -190,13 +190,11 @@ def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def weakest_parts(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Name the part of each test set with the lowest value of a metric, such as the weakest pair of cameras."""
+    """Name the part of each test set with the lowest value in a group's first run, such as a pair of cameras."""
     rows = []
     for group, label in zip(groups, labels(groups), strict=True):
         for metric, galleries in group.runs[0].get("parts", {}).items():
-            for name in galleries:
-                runs = [run.get("parts", {}).get(metric, {}).get(name, {}) for run in group.runs]
-                values = {part: fmean(run[part] for run in runs) for part in set.intersection(*map(set, runs))}
+            for name, values in galleries.items():
                 if values:
                     weakest = min(sorted(values), key=lambda part: values[part])
                     cells = [Cell(number(value), value) for value in (values[weakest], fmean(values.values()))]

@@ -24,14 +24,11 @@ from lreid.results import (
     is_trained,
     last_figures,
 )
-from lreid.results.intervals import ENDS, gain_draws
 
 DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of config keys that the fingerprint of the protocol covers
-MARKS: dict[
-    str, dict[int, str | None]
-] = {  # control characters around the best value (bold) and the second best (underlined), by format
+# By format: what replaces the control characters around the best value (bold) and the second best (underlined).
+MARKS = {
     "markdown": {1: "**", 2: "**", 3: "<u>", 4: "</u>"},
-    "text": dict.fromkeys((1, 2, 3, 4)),
     "latex": {1: r"\textbf{", 2: "}", 3: r"\underline{", 4: "}"},
 }
 COMPUTED_BY = ("commit", "lreid", "torch", "processor")  # keys of ``versions`` in results.json
@@ -384,7 +381,7 @@ def comparison_table(
     heads = [*keys, *(column.title for column in columns)]
     by_column = zip(*(spreads for _, spreads in figures), strict=True)
     cells = [
-        _marked(column, spreads) if per_set else [column.text(*each) for each in spreads]
+        _marked(column, spreads) if per_set and format in MARKS else [column.text(*each) for each in spreads]
         for column, spreads in zip(columns, by_column, strict=True)
     ]
     rows = [[*names, *line] for names, line in zip(words, zip(*cells, strict=True), strict=True)]
@@ -395,7 +392,7 @@ def comparison_table(
 def _formatted(heads: Sequence[str], rows: Sequence[Sequence[str]], format: str, left: int) -> str:
     """Format a table as text, Markdown or LaTeX."""
     if format == "text":
-        return text_table(heads, rows, left=left).translate(MARKS[format])
+        return text_table(heads, rows, left=left)
     if format == "markdown":
         escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
         return text_table(heads, escaped, left=left, style="pipe").translate(MARKS[format])
@@ -420,15 +417,16 @@ def compare_table(one: Results, other: Results, names: Sequence[str], format: st
     Raises:
         InputError: the runs have no test set with the same identities.
     """
+    from lreid.results.intervals import ENDS, gain_draws  # needed here alone
+
     rows: list[list[Any]] = []
     last = [last_figures(run) for run in (one, other)]
-    for place, gallery in enumerate(one["galleries"]):
-        name = gallery["name"]
+    for place, (name, kind) in enumerate((gallery["name"], gallery["kind"]) for gallery in one["galleries"]):
         first, second = (run.get("identity_ap", {}).get(name, {"ids": [], "ap": []}) for run in (one, other))
         if first["ap"] and second["ap"] and first["ids"] == second["ids"]:
             counts = first.get("queries") or [1] * len(first["ids"])
             draws = gain_draws(first["ap"][-1], second["ap"][-1], counts, seed=place)
-            rows.append([name, gallery["kind"], *(figures[f"test/{name}/mAP"] for figures in last), draws])
+            rows.append([name, kind, *(figures[f"test/{name}/mAP"] for figures in last), draws])
     if not rows:
         raise InputError(f"--compare: {' and '.join(names)} have no test set with the same identities; compare others")
     for kind in MEAN_KINDS:

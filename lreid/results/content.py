@@ -90,7 +90,7 @@ def register_metric(
         ArgumentError: the name is that of another metric or of another key of ``results.json``.
     """
     own = name in {*key_forms(), *(metric.name for metric in METRICS if metric.name not in _registered)}
-    registrar(_registered, name, own, "a metric or a key")(function)
+    registrar(_registered, name, "a metric or a key", own=own)(function)
     if parts:
         PARTS[name] = function
         return

@@ -51,8 +51,7 @@ def add_task(results: Results, figures: Sequence[TestFigures], unfused: Sequence
     for gallery, figure in zip(results["galleries"], figures, strict=True):
         gallery["valid_queries"] = figure.num_valid
         for name, values in figure.parts.items():
-            if values:
-                results["parts"].setdefault(name, {})[gallery["name"]] = dict(values)
+            results["parts"].setdefault(name, {})[gallery["name"]] = values
         for key in CROSSED:
             if row := getattr(figure, key):
                 crossed = results[key].setdefault(gallery["name"], {name: [] for name in metric_names(results)})

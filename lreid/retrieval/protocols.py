@@ -138,7 +138,7 @@ def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
     cameras = [(each.cameras, each.matches.cameras) for each in evaluations if each.cameras is not None]
     query_cameras, match_cameras = map(np.concatenate, zip(*cameras, strict=True)) if cameras else (None, None)
     rows = [start + each.matches.queries for start, each in zip(first[:-1], evaluations, strict=True)]
-    ranks = np.concatenate([each.matches.ranks for each in evaluations])
+    ranks = [each.matches.ranks for each in evaluations]
     return Evaluation(
         mAP=float(np.mean([each.mAP for each in evaluations])),
         mINP=float(np.mean([each.mINP for each in evaluations])),
@@ -149,7 +149,7 @@ def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
         num_filtered=sum(each.num_filtered for each in evaluations),
         identities=np.concatenate([each.identities for each in evaluations]),
         cameras=query_cameras,
-        matches=Matches(np.concatenate(rows), ranks, match_cameras),
+        matches=Matches(np.concatenate(rows), np.concatenate(ranks), match_cameras),
     )
 
 
@@ -169,8 +169,6 @@ def camera_pairs(evaluation: Evaluation, *, rank1: bool = False, fewest: int = 1
     queries, ranks, cameras = evaluation.matches
     if evaluation.cameras is None or cameras is None:
         return {}
-    order = np.lexsort((ranks, queries))
-    queries, ranks, cameras = queries[order], ranks[order], cameras[order]
     wrong = ranks - 1 - _places(queries)  # images of other identities ahead of each match
     names, code = np.unique(cameras, return_inverse=True)
     groups = queries * len(names) + code  # one per query and camera of its matches

@@ -26,7 +26,7 @@ Pairs = tuple[np.ndarray, np.ndarray]  # query rows and gallery columns, (P,) ea
 
 
 class Matches(NamedTuple):
-    """All P matches of the queries of one search, in any order.
+    """All P matches of the queries of one search: query after query, by ascending rank.
 
     Attributes:
         queries: ``(P,)`` row of the query.
@@ -70,9 +70,8 @@ class Evaluation:
     @property
     def ranks(self) -> list[np.ndarray]:
         """For each query, the ranks of its matches, ascending and counted from 1; empty without a match."""
-        queries, ranks, _ = self.matches
-        counts = np.bincount(queries, minlength=len(self.ap))
-        return np.split(ranks[np.lexsort((ranks, queries))], np.cumsum(counts)[:-1])
+        counts = np.bincount(self.matches.queries, minlength=len(self.ap))
+        return np.split(self.matches.ranks, np.cumsum(counts)[:-1])
 
     def __repr__(self) -> str:
         ranks = "".join(f", Rank-{k} {100 * self.cmc[k - 1]:.1f}" for k in (1, 5, 10) if k <= len(self.cmc))
@@ -180,7 +179,7 @@ def evaluate_scores(
     average_precisions, inverse_penalties = np.full((2, num_queries), np.nan)
     first_ranks = np.full(num_queries, max_rank)  # max_rank: beyond the CMC curve
     num_filtered = 0
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # rows of queries, ranks and columns of matches
+    matched: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # rows of queries, ranks and columns of matches
     for chunk in blocks(num_queries, num_gallery, block):
         rows, columns = same_identity(query.ids[chunk])
         valid = usable(query[chunk][rows], gallery[columns])  # (P,)
@@ -189,7 +188,9 @@ def evaluate_scores(
         num_filtered += int(((images > 0) & (matches == 0)).sum())
         if matches.any():
             ranks = _ranks(score, chunk, (rows[valid], columns[valid]), (rows[~valid], columns[~valid]), junk)
-            found.append((chunk.start + rows[valid], ranks + 1, columns[valid]))
+            order = np.lexsort((ranks, rows[valid]))
+            ranks = ranks[order]
+            matched.append((chunk.start + rows[valid], ranks + 1, columns[valid][order]))
             valid = chunk.start + np.flatnonzero(matches)
             measured = _measure(ranks, matches[matches > 0], ap)
             average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = measured
@@ -199,7 +200,7 @@ def evaluate_scores(
         raise InputError(_no_match(num_absent, num_filtered, query.worn))
     divisor = num_valid if ap == "rectangular" else num_queries
     hits = np.bincount(first_ranks, minlength=max_rank)[:max_rank]  # queries per rank of their first match
-    rows, ranks, columns = map(np.concatenate, zip(*found, strict=True))
+    rows, ranks, columns = map(np.concatenate, zip(*matched, strict=True))
     return Evaluation(
         mAP=float(np.nansum(average_precisions) / divisor),
         mINP=float(np.nansum(inverse_penalties) / divisor),
@@ -255,12 +256,11 @@ def _measure(ranks: np.ndarray, matches: np.ndarray, ap: AveragePrecision) -> tu
     """Compute each query's AP, INP and rank of the first match from the ranks of all its matches.
 
     Args:
-        ranks: ``(P,)`` ranks from 0, query after query, in any order for each query.
+        ranks: ``(P,)`` ranks from 0, query after query, ascending for each query.
         matches: ``(V,)`` number of matches of each query, above 0; their sum is P.
         ap: see :func:`evaluate`.
     """
     start = np.cumsum(matches) - matches
-    ranks = ranks[np.lexsort((ranks, np.repeat(np.arange(len(matches)), matches)))]
     ahead = np.arange(len(ranks)) - np.repeat(start, matches)  # matches ahead of this one
     precision = (ahead + 1) / (ranks + 1)
     if ap == "trapezoidal":

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from lreid.config_keys import LOGGERS
-from lreid.utils.extras import Extra, Registered, registrar
+from lreid.utils.extras import Extra, Item, registrar
 from lreid.utils.files import write_text
 from lreid.utils.reading import read_text
 
@@ -87,15 +87,10 @@ class MLflow:
         self.mlflow.end_run()
 
 
-OWN: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
-    "mlflow": MLflow,
-}
-LOGGERS.update(OWN)
+LOGGERS.update(tensorboard=TensorBoard, wandb=WeightsAndBiases, mlflow=MLflow)
 
 
-def register_logger(name: str) -> Callable[[Registered], Registered]:
+def register_logger(name: str) -> Callable[[Item], Item]:
     """Register a logger from outside lreid as a value of ``TRAIN.LOGGERS`` in this process.
 
     Returns:
@@ -105,4 +100,4 @@ def register_logger(name: str) -> Callable[[Registered], Registered]:
     Raises:
         ArgumentError: lreid or a plug-in already has a logger of this name.
     """
-    return registrar(LOGGERS, name, name in OWN, "a logger")
+    return registrar(LOGGERS, name, "a logger")

@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -48,8 +49,6 @@ from lreid.errors import InputError, counted, naming_keys, raise_if_out_of_memor
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method, register
-from lreid.models.embedder import Embedder
-from lreid.models.parts import evaluating
 from lreid.results import Results, resumed_results, start_results
 from lreid.training import distributed
 from lreid.training.batches import Batching
@@ -94,7 +93,7 @@ def train(
             a dictionary of config keys and values.
         out: the run folder; the default is ``runs/BENCHMARK-METHOD-seedN``. Without ``resume``, the folder must not
             contain a run.
-        method, optimizer: values of ``METHOD.NAME`` and ``TRAIN.OPTIMIZER``; or a class of yours, which is registered
+        method, optimizer: values of ``METHOD.NAME`` and ``TRAIN.OPTIMIZER``; or your class, which is registered
             under its own name (:func:`lreid.methods.register`,
             :func:`lreid.training.updates.register_optimizer`). To resume the run, pass the class again.
         sampler: function that creates the sampler of a task's batches. Its arguments are those of
@@ -135,25 +134,18 @@ def train(
 
 def _chosen(cfg: Config | Source, method: str | type[Method] | None, optimizer: Any) -> Config:
     """Return the config of a run with the method and the optimiser that the caller chose."""
-    chosen = {"METHOD.NAME": (method, register), "TRAIN.OPTIMIZER": (optimizer, register_optimizer)}
-    names = {
-        key: value if isinstance(value, str) else add(value.__name__)(value).__name__
-        for key, (value, add) in chosen.items()
-        if value is not None
-    }
-    if isinstance(cfg, Config) and not names:
-        return cfg
     import_plugins()
-    if not isinstance(cfg, Mapping):
-        return load_run_config([cfg], [word for pair in names.items() for word in pair])
-    keys = dict(leaves(dict(cfg)))
-    if isinstance(cfg, Config) and names.get("METHOD.NAME", cfg.METHOD.NAME) != cfg.METHOD.NAME:
-        keys = {key: value for key, value in keys.items() if not key.startswith("METHOD.")}
-    return load_run_config([keys | names])
+    names = {}
+    for key, value, add in (("METHOD.NAME", method, register), ("TRAIN.OPTIMIZER", optimizer, register_optimizer)):
+        if value is not None:
+            names[key] = value if isinstance(value, str) else add(value.__name__)(value).__name__
+    if isinstance(cfg, Mapping):
+        return cfg if isinstance(cfg, Config) and not names else load_run_config([dict(leaves(dict(cfg))) | names])
+    return load_run_config([cfg], [*chain(*names.items())])
 
 
 def _refuse(cfg: Config, error: Exception) -> None:
-    """Raise an InputError with advice if memory, determinism or another process caused ``error``."""
+    """Raise an InputError with advice if memory, determinism, a compiler or another process caused ``error``."""
     raise_if_out_of_memory(
         error,
         remedy=f"lower {_batch_key(cfg)} (TRAIN.ACCUMULATE adds up batches), INPUT.HEIGHT and INPUT.WIDTH, "
@@ -161,6 +153,8 @@ def _refuse(cfg: Config, error: Exception) -> None:
     )
     if cfg.TRAIN.DETERMINISTIC and "deterministic" in str(error):
         raise InputError(f"TRAIN.DETERMINISTIC: {str(error).partition('. ')[0]}; set it to False") from None
+    if cfg.TRAIN.COMPILE and type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+        raise InputError(f"TRAIN.COMPILE: torch.compile does not work here ({short_reason(error)}); set it to False")
     if distributed.world() > 1 and LOST_CONNECTION.search(str(error)):
         raise InputError(
             "another process of this run has died; read its message, then start all processes again with --resume"
@@ -193,7 +187,7 @@ def _train(
     method = method_of(cfg, device, pretrained=start is None and before is None)
     _divide(cfg, method)
     if cfg.TRAIN.COMPILE:
-        _compile(method.model)
+        method.model.backbone.compile()
     # cuDNN's benchmark mode tries several algorithms for every new input shape. Benchmark mode is off if shapes vary,
     # and if runs must be deterministic, because algorithms round differently.
     torch.backends.cudnn.benchmark = not (cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or method.memory.of_stream)
@@ -416,18 +410,6 @@ def _divide(cfg: Config, method: Method) -> None:
             "start it without torchrun"
         )
     distributed.divide(method.model)
-
-
-def _compile(model: Embedder) -> None:
-    """Compile a backbone, and try it, so that a missing compiler is reported before the run."""
-    model.backbone.compile()
-    try:
-        with torch.no_grad(), evaluating(model):
-            model.backbone(torch.zeros(2, 3, model.height, model.width, device=model.device))
-    except Exception as error:  # raised by compilers of many kinds
-        raise_if_out_of_memory(error)
-        reason = short_reason(error)
-        raise InputError(f"TRAIN.COMPILE: torch.compile does not work here ({reason}); set it to False") from None
 
 
 def _diverged(trainer: Trainer, fault: NotFinite) -> InputError:

@@ -1,7 +1,7 @@
 """Updates of the network: loss, gradient, optimiser and learning rate."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,19 +12,19 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from lreid.config_keys import OPTIMIZERS, TrainSection
 from lreid.data.loaders import Batch
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.parts import layers_of
 from lreid.training import distributed
-from lreid.utils.extras import Registered, registrar
+from lreid.utils.extras import Item, registrar
 
 CHECK_EVERY = 20  # updates between checks of the loss on a GPU, because each check waits for the GPU
 OWN: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD}
 OPTIMIZERS.update(OWN)
 
 
-def register_optimizer(name: str) -> Callable[[Registered], Registered]:
+def register_optimizer(name: str) -> Callable[[Item], Item]:
     """Register an optimiser from outside lreid as a value of ``TRAIN.OPTIMIZER`` in this process.
 
     Returns:
@@ -34,7 +34,7 @@ def register_optimizer(name: str) -> Callable[[Registered], Registered]:
     Raises:
         ArgumentError: lreid or a plug-in already has an optimiser of this name.
     """
-    return registrar(OPTIMIZERS, name, name in OWN, "an optimiser")
+    return registrar(OPTIMIZERS, name, "an optimiser")
 
 
 class NotFinite(InputError):
@@ -71,8 +71,10 @@ class Updates:
                     self.optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)
         self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
         self.rate = 0.0
-        self.average = {name: each.clone() for name, each in method.network.state_dict().items() if train.EMA}
-        self.unchecked: list[tuple[Tensor, Sequence[str]]] = []  # losses and paths of their images
+        weights = method.network.state_dict() if train.EMA else {}
+        self.average = {name: each.clone() for name, each in weights.items() if each.is_floating_point()}
+        # Losses, their terms and the paths of their images.
+        self.unchecked: list[tuple[Tensor, dict[str, Tensor], Sequence[str]]] = []
 
     def set_rates(self, rate: Callable[..., float]) -> None:
         """Set the learning rates of the next updates.
@@ -92,11 +94,12 @@ class Updates:
             for each in observers:
                 each.before_loss(batch)
             terms = self.method.loss(batch)
+            self._require_scalars(terms, batch)
             loss = self.method.total(terms)
             for each in observers:
                 each.after_loss(batch, terms, loss, len(batches))
             self.scaler.scale(loss / len(batches)).backward()
-            self.unchecked.append((loss.detach(), batch.paths))
+            self.unchecked.append((loss.detach(), {name: term.detach() for name, term in terms.items()}, batch.paths))
         parameters = [each for group in self.optimizer.param_groups for each in group["params"]]
         distributed.average_gradients(parameters)
         if self.train.CLIP_NORM:
@@ -110,27 +113,34 @@ class Updates:
         if self.device.type == "cpu" or len(self.unchecked) >= CHECK_EVERY:
             self.check()
 
+    def _require_scalars(self, terms: Mapping[str, Any], batch: Batch) -> None:
+        """Require that every loss term is a scalar; in the first update, also that it has a gradient or is 0."""
+        for name, term in terms.items():
+            is_scalar = isinstance(term, Tensor) and term.numel() == 1
+            if not is_scalar or not (term.requires_grad or self.optimizer.state or term.item() == 0):
+                images = f"{counted(len(batch.labels), 'image')}{''.join(f' ({path} …)' for path in batch.paths[:1])}"
+                fault = "is detached" if is_scalar else f"is {getattr(term, 'shape', term)}, not a scalar tensor"
+                raise InputError(f"{type(self.method).__name__}.loss: term {name} of {images} {fault}; correct it")
+
     @torch.no_grad()
     def _update_average(self) -> None:
         network = self.method.network.state_dict() if self.average else {}
         for name, mean in self.average.items():
-            if mean.is_floating_point():
-                mean.lerp_(network[name], 1 - self.train.EMA)
-            else:  # number of batches in BatchNorm
-                mean.copy_(network[name])
+            mean.lerp_(network[name], 1 - self.train.EMA)
 
     def finish(self) -> None:
         """After the last update of a task, replace the network's weights by their moving average, if there is one."""
         if self.average:
-            self.method.network.load_state_dict(self.average)
+            self.method.network.load_state_dict(self.average, strict=False)  # without BatchNorm's numbers of batches
 
     def check(self) -> None:
         """Check that all losses since the previous check are finite."""
         if self.unchecked:
-            finite = torch.stack([loss for loss, _ in self.unchecked]).isfinite().tolist()
+            finite = torch.stack([loss for loss, *_ in self.unchecked]).isfinite().tolist()
             if not all(finite):
-                loss, paths = self.unchecked[finite.index(False)]
-                raise NotFinite(f"the loss is {loss.item()}", paths)
+                loss, terms, paths = self.unchecked[finite.index(False)]
+                names = ", ".join(f"{name} {term.item()}" for name, term in terms.items())
+                raise NotFinite(f"the loss is {loss.item()}, of the terms {names}", paths)
         self.unchecked.clear()
 
     def check_parameters(self) -> None:

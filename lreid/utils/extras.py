@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from lreid.errors import ArgumentError, InputError, raise_if_out_of_memory
 
-Registered = TypeVar("Registered")
+Item = TypeVar("Item")
 
 PLUGINS = "lreid.plugins"  # group of the entry points of installed plug-ins
 imported: dict[str, str] = {}  # the plug-ins of this process: module, and the name or absolute path that was imported
@@ -69,34 +69,30 @@ def import_plugins(names: Iterable[str] = ()) -> None:
             a name of lreid.
     """
     for name in [*(entry.module for entry in entry_points(group=PLUGINS)), *names]:
-        path = os.path.abspath(name)
-        module, origin = (Path(path).stem, path) if name.endswith(".py") else (name, name)
-        if imported.get(module) == origin:
-            continue
-        if origin == path and not os.path.isfile(path):
-            raise InputError(f"--import {name}: no such file; check the path")
-        if (folder := os.path.dirname(path)) not in sys.path:
-            sys.path.append(folder)
-        _import_plugin(name, module, path if origin == path else None)
-        imported[module] = origin
+        file = os.path.abspath(name) if name.endswith(".py") else ""
+        module, folder = (Path(file).stem, os.path.dirname(file)) if file else (name, os.getcwd())
+        if imported.get(module) != (file or name):
+            if folder not in sys.path:
+                sys.path.append(folder)
+            _import_plugin(name, module, file)
+            imported[module] = file or name
 
 
-def _import_plugin(name: str, module: str, path: str | None) -> None:
+def _import_plugin(name: str, module: str, file: str) -> None:
     try:
-        file = import_module(module).__file__ or ""
+        origin = import_module(module).__file__ or ""
     except InputError as error:
         raise InputError(f"--import {name}: {error}") from None
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and module.startswith(str(error.name)):
-            advice = "install it, run lreid in its folder, or name its file"
-            raise InputError(f"--import {name}: there is no module {error.name}; {advice}") from None
+            raise InputError(f"--import {name}: does not exist; check the path, or install the module") from None
         traceback.print_exc()
         raise InputError(f"--import {name}: raises {type(error).__name__} ({error}); see the traceback above") from None
-    if path is not None and not os.path.samefile(path, file):
-        raise InputError(f"--import {name}: {file} has the same module name; rename your file")
+    if file and os.path.realpath(file) != os.path.realpath(origin):
+        raise InputError(f"--import {name}: {origin} has the same module name; rename your file")
 
 
-def registrar(registry: dict[str, Any], name: str, own: bool, noun: str) -> Callable[[Registered], Registered]:
+def registrar(registry: dict[str, Any], name: str, noun: str, *, own: bool = False) -> Callable[[Item], Item]:
     """Return a decorator that adds a class or function to a registry.
 
     A module may register a name again, so that a notebook cell may run twice.
@@ -104,22 +100,18 @@ def registrar(registry: dict[str, Any], name: str, own: bool, noun: str) -> Call
     Args:
         registry: what is registered, by name.
         name: the new name.
-        own: whether lreid itself has something of this name.
         noun: what is registered, with its article.
+        own: whether lreid itself has something of this name that is not in the registry.
 
     Raises:
         ArgumentError: lreid or another plug-in has something of this name.
     """
 
-    def refuse(owner: str) -> NoReturn:
-        raise ArgumentError("name", f"is {name}, which is {noun} of {owner}; choose a different name")
-
-    if own:
-        refuse("lreid")
-
-    def decorate(value: Registered) -> Registered:
-        if (owner := getattr(registry.get(name, value), "__module__", "")) != getattr(value, "__module__", ""):
-            refuse(owner)
+    def decorate(value: Item) -> Item:
+        module = getattr(registry.get(name, value), "__module__", "")
+        if own or module != getattr(value, "__module__", ""):
+            owner = "lreid" if own else module
+            raise ArgumentError("name", f"is {name}, which is {noun} of {owner}; choose a different name")
         registry[name] = value
         return value
 

@@ -298,7 +298,7 @@ def test_the_builder_of_a_family_receives_the_rest_of_the_name(registry: None) -
 @pytest.mark.parametrize("name", ["small", "resnet50", "torchreid:"])
 def test_names_of_the_package_cannot_be_registered(registry: None, name: str) -> None:
     with pytest.raises(ArgumentError, match=f"name is {name}"):
-        register_backbone(name)
+        register_backbone(name)(Patches)
 
 
 def test_a_custom_network_needs_no_name(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_a_custom_network_needs_no_name(tmp_path: Path) -> None:
     assert (model.name, model.dim, model.neck.num_features) == ("Patches", 6, 6)
     assert torch.equal(model.backbone.conv.weight, source.conv.weight)
     assert Embedder(nn.Flatten(), dim=96, height=8, width=4).extract(np.zeros((2, 8, 4, 3), np.uint8)).shape == (2, 96)
-    with pytest.raises(ArgumentError, match="dim .*Flatten"):
+    with pytest.raises(ArgumentError, match="Flatten"):
         Embedder(nn.Flatten())
 
 

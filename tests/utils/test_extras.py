@@ -149,7 +149,7 @@ def test_a_plugin_is_imported_once_and_recorded(plugins: Path, name: str) -> Non
         ("broken.py", "import math\nmath.sqrt(-1)", 1),
         ("broken.py", "import no_such_module", 1),
         ("broken.py", "1 +", 1),
-        ("taken.py", "from lreid.methods import register\nregister('dwopp')", 0),
+        ("taken.py", "from lreid.methods import register\nregister('dwopp')(object)", 0),
         ("json.py", "", 0),
         ("none.py", None, 0),
         ("no_such_module", None, 0),

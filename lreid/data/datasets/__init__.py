@@ -142,7 +142,7 @@ def register_dataset(spec: Spec) -> None:
     Raises:
         ArgumentError: a data set of this package has the same name.
     """
-    registrar(_registered, spec.name, spec.name in specs() and spec.name not in _registered, "a data set")(spec)
+    registrar(_registered, spec.name, "a data set", own=spec.name in specs().keys() - _registered.keys())(spec)
 
 
 @cache

@@ -47,7 +47,7 @@ def register_backbone(name: str) -> Callable[[Builder], Builder]:
     Raises:
         ArgumentError: a backbone of this package or of a plug-in has the same name.
     """
-    return registrar(_registered, name, _from_files(name) is not None, "a backbone")
+    return registrar(_registered, name, "a backbone", own=_from_files(name) is not None)
 
 
 @cache
