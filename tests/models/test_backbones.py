@@ -301,6 +301,18 @@ def test_names_of_the_package_cannot_be_registered(registry: None, name: str) ->
         register_backbone(name)(Patches)
 
 
+@pytest.mark.parametrize("outputs", [lambda x: (x, x), lambda x: x[:, :2], lambda x: x.flatten(2), lambda x: None])
+def test_outputs_that_differ_from_dim_are_refused(outputs: Callable[[torch.Tensor], object]) -> None:
+    class Wrong(nn.Module):
+        dim = 3
+
+        def forward(self, images: torch.Tensor) -> object:
+            return outputs(images)
+
+    with pytest.raises(ArgumentError, match="backbone Wrong .*3"):
+        Embedder(Wrong(), height=8, width=4)(torch.zeros(2, 3, 8, 4))
+
+
 def test_a_custom_network_needs_no_name(tmp_path: Path) -> None:
     source = Patches()
     torch.save(source.state_dict(), tmp_path / "patches.pth")

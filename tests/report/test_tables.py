@@ -4,9 +4,11 @@ import re
 
 import pytest
 
+from lreid.errors import InputError
 from lreid.report import comparison_table, task_table
-from lreid.report.tables import WIDTH, cross_model_table, grouped, index_table, number, score_table
+from lreid.report.tables import WIDTH, compare_table, cross_model_table, grouped, index_table, number, score_table
 from lreid.results import METRICS
+from lreid.results.intervals import gain_interval
 
 
 def line_of(table, start):
@@ -284,3 +286,34 @@ def test_merged_test_set_has_columns(results) -> None:
     assert (first[place], second[place], second[heads.index("merged_rank1")]) == ("", "31.2500", "44.5000")
     assert "mINP" not in comparison_table([both])  # a terminal and paper have room for the main ones
     assert "31.2" in comparison_table([plain, both]) and "merged R1" in comparison_table([both], "latex")
+
+
+def test_table_per_set_marks_the_best_and_the_second(results):
+    runs = [results(rows=4, seed=seed, shift=shift) for seed, shift in ((0, 0.0), (1, 2.0))]
+    runs += [results(rows=4, method="er", shift=4.0), results(rows=4, method="lwf", shift=-7.0)]
+    heads, _, *rows = (line.split("|")[1:-1] for line in comparison_table(runs, "markdown", per_set=True).splitlines())
+    first, *_, last = ([cell.strip() for cell in row] for row in rows)
+    names = [f"{name} {metric}" for name in ("plaza", "harbor", "seen mean", "mall") for metric in ("mAP", "R1")]
+    assert [head.strip() for head in heads][5:13] == names
+    # After the last task, mAP is 30, 31 and 32 more than the shift; of two seeds, 1 more with a deviation of sqrt(2).
+    assert first[5:9] == ["<u>31.0 ± 1.4</u>", "<u>51.0 ± 1.4</u>", "<u>32.0 ± 1.4</u>", "<u>52.0 ± 1.4</u>"]
+    assert first[9:11] == ["<u>21.5 ± 1.4</u>", "<u>41.5 ± 1.4</u>"] and last[5] == "23.0"
+    latex = comparison_table(runs, "latex", per_set=True)
+    assert r"\textbf{34.0}" in latex and r"\underline{31.0 $\pm$ 1.4}" in latex
+    for format in ("text", "csv"):
+        assert not set("\1\2\3\4*<") & set(comparison_table(runs, format, per_set=True))
+
+
+def test_two_runs_are_compared_by_the_bootstrap_of_their_queries(results):
+    one, other = results(rows=4), results(rows=4, shift=3.0)
+    for run in (one, other):
+        run["identity_ap"]["plaza"]["queries"] = [3, 1]
+    other["identity_ap"]["plaza"]["ap"][-1] = [25.0, 30.0]  # 15 and 30 before
+    plaza, harbor, mall, mean = (re.split("  +", line) for line in compare_table(one, other, "AB").splitlines()[2:])
+    low, high = gain_interval([15.0, 30.0], [25.0, 30.0], [3, 1])
+    assert plaza == ["plaza", "seen", "30.0", "33.0", "+3.0", f"{low:+.1f} to {high:+.1f}".replace("+0.0", "0.0")]
+    assert harbor[-1] == mall[-1] == "0.0 to 0.0" and mean[:5] == ["seen mean", "seen", "30.5", "33.5", "+3.0"]
+    assert mean[5] == f"{low / 2:+.1f} to {high / 2:+.1f}".replace("+0.0", "0.0")  # the other set does not change
+    other["identity_ap"] = {}
+    with pytest.raises(InputError, match="--compare"):
+        compare_table(one, other, "AB")

@@ -47,15 +47,21 @@ def log_to(name: str, folder: Path) -> None:
 
 def test_weights_and_biases_receives_losses_and_summary(recorder: RecordingModule, tmp_path: Path) -> None:
     log_to("wandb", tmp_path / "my-run")
-    (begun, *axes), (first, second), end = recorder.calls[:3], recorder.calls[3:5], recorder.calls[5:]
+    (begun, *axes), (first, second), end = recorder.calls[:4], recorder.calls[4:6], recorder.calls[6:]
     assert begun[0] == "init" and begun[2]["name"] == "my-run" and begun[2]["config"] == {"TRAIN.LR": 0.5}
     assert [(each[1], each[2]) for each in axes] == [
         (("train/*",), {"step_metric": "epoch"}),
         (("summary/*",), {"step_metric": "task"}),
+        (("test/*",), {"step_metric": "task"}),
     ]
     assert first == ("log", ({"train/lr": 0.5, "train/dmml": 1.25, "epoch": 2},), {})
     assert second[1][0]["task"] == 2 and second[1][0]["summary/seen_mAP"] == 20.5
     assert end == [("finish", (), {})]
+    for folder, continues in (("my-run", True), ("another", False)):
+        recorder.calls.clear()
+        log_to("wandb", tmp_path / folder)
+        assert (recorder.calls[0][2]["id"] == begun[2]["id"]) == continues
+    assert begun[2]["resume"] == "allow"
 
 
 def test_mlflow_receives_losses_and_summary(recorder: RecordingModule, tmp_path: Path) -> None:

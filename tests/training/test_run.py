@@ -243,6 +243,8 @@ def test_tensorboard_receives_losses_and_summary(tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
     assert {"train/dmml", "train/distill", "train/lr", "summary/seen_mAP"} <= set(events.Tags()["scalars"])
     assert events.Scalars("summary/seen_mAP")[-1].value == pytest.approx(results["summary"]["seen_mAP"])
+    figures = [[each.value for each in events.Scalars(f"test/plaza/{name}")] for name in ("mAP", "rank1")]
+    assert figures == [pytest.approx([row[0] for row in results[name]]) for name in ("mAP", "rank1")]
     assert len(events.Scalars("train/dmml")) == 9  # epochs of all tasks
 
 

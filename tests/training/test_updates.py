@@ -112,3 +112,26 @@ def test_a_compiler_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(nn.Module, "compile", compile)
     with pytest.raises(InputError, match="^TRAIN.COMPILE: "):
         train(tiny_config(FEW, TRAIN__COMPILE=True), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "term", [None, 0.5, torch.ones(3), torch.ones(()), torch.tensor(torch.nan, requires_grad=True)], ids=str
+)
+def test_a_faulty_term_is_named_with_its_batch(term: Any) -> None:
+    class Faulty(Quadratic):
+        def loss(self, batch: Batch) -> dict[str, Any]:
+            return super().loss(batch) | {"mine": term}
+
+    updates = Updates(Faulty(Embedder("few", height=32, width=16)), TrainSection())
+    with pytest.raises(InputError, match="mine") as error:
+        updates.update([Batch(torch.zeros(2, 3, 32, 16), torch.zeros(2), 1, paths=("a.jpg", "b.jpg"))])
+    assert "a.jpg" in f"{error.value} {getattr(error.value, 'paths', '')}"
+
+
+def test_a_term_may_be_zero_without_a_gradient() -> None:
+    class Zero(Quadratic):
+        def loss(self, batch: Batch) -> dict[str, Any]:
+            return super().loss(batch) | {"mine": torch.zeros(())}
+
+    updates = Updates(Zero(Embedder("few", height=32, width=16)), TrainSection())
+    updates.update([Batch(torch.zeros(2, 3, 32, 16), torch.zeros(2), 1)])

@@ -127,6 +127,15 @@ def test_custom_data_set_is_registered(registry, make_images, tmp_path):
     assert split_count("shop") == 4 and "shop" in specs()
 
 
+def test_identities_as_text_are_refused(registry, make_images, tmp_path):
+    make_images(tmp_path / "shop", ["a.jpg"])
+    records = (Record(str(tmp_path / "shop" / "a.jpg"), "ann", 0),)
+    spec = Spec(name="shop", read=lambda home: DataSet("shop", (), records, ()), title="Shop", layout=Layout(["shop"]))
+    register_dataset(spec)
+    with pytest.raises(InputError, match="a.jpg.*'ann'"):
+        load_datasets("shop", Sources(tmp_path))
+
+
 FILE = """
 from lreid.data.layout import read_folders
 from lreid.data.spec import Layout, Spec
