@@ -70,7 +70,7 @@ class Updates:
                 for each in group["params"]:
                     self.optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)
         self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
-        self.rate = 0.0
+        self.rate, self.is_first = 0.0, True
         weights = method.network.state_dict() if train.EMA else {}
         self.average = {name: each.clone() for name, each in weights.items() if each.is_floating_point()}
         # Losses, their terms and the paths of their images.
@@ -108,6 +108,7 @@ class Updates:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self._update_average()
+        self.is_first = False
         for each in observers:
             each.after_step()
         if self.device.type == "cpu" or len(self.unchecked) >= CHECK_EVERY:
@@ -117,7 +118,8 @@ class Updates:
         """Require that every loss term is a scalar; in the first update, also that it has a gradient or is 0."""
         for name, term in terms.items():
             is_scalar = isinstance(term, Tensor) and term.numel() == 1
-            if not is_scalar or not (term.requires_grad or self.optimizer.state or term.item() == 0):
+            trains = self.is_first and self.method.weights.get(name, 1.0) != 0  # a weight of 0 only records the term
+            if not is_scalar or (trains and not term.requires_grad and term.item() != 0):
                 images = f"{counted(len(batch.labels), 'image')}{''.join(f' ({path} …)' for path in batch.paths[:1])}"
                 fault = "is detached" if is_scalar else f"is {getattr(term, 'shape', term)}, not a scalar tensor"
                 raise InputError(f"{type(self.method).__name__}.loss: term {name} of {images} {fault}; correct it")
