@@ -123,7 +123,7 @@ class Embedder(nn.Module):
         dim = dim or getattr(backbone, "dim", None)
         if not isinstance(dim, int):
             raise ArgumentError("backbone", f"{self.name} has no attribute dim; set it to the number of channels")
-        self.backbone, self.channels, self.dim, self.height, self.width = backbone, dim, dim, height, width
+        self.backbone, self.dim, self.height, self.width = backbone, dim, height, width
         self.pooling, self.norm, self.scale = pooling, norm, scale
         if pooling in ("class", "patches"):
             pool_by: Any = getattr(backbone, "pool_by", None)
@@ -262,9 +262,10 @@ class Embedder(nn.Module):
     def _checked_outputs(self, images: Tensor) -> Tensor:
         """Compute the output of the backbone, and require a map (B, dim, h, w) or vectors (B, dim)."""
         outputs: Any = self.backbone(images)
-        if not isinstance(outputs, Tensor) or outputs.ndim not in (2, 4) or outputs.shape[1] != self.channels:
+        dim = getattr(self.neck, "dim", None) and getattr(self.backbone, "dim", None) or self.dim
+        if not isinstance(outputs, Tensor) or outputs.ndim not in (2, 4) or outputs.shape[1] != dim:
             given = getattr(outputs, "shape", type(outputs).__name__)
-            wanted = f"a tensor (B, {self.channels}) or (B, {self.channels}, h, w), or correct its attribute dim"
+            wanted = f"a tensor (B, {dim}) or (B, {dim}, h, w), or correct its attribute dim"
             raise ArgumentError("backbone", f"{self.name} returns {given}; return {wanted}")
         return outputs
 

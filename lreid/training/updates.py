@@ -115,11 +115,10 @@ class Updates:
             self.check()
 
     def _require_scalars(self, terms: Mapping[str, Any], batch: Batch) -> None:
-        """Require that every loss term is a scalar; in the first update, also that it has a gradient or is 0."""
+        """Require that every loss term is a scalar; in the first update, also that it has a gradient or adds 0."""
         for name, term in terms.items():
             is_scalar = isinstance(term, Tensor) and term.numel() == 1
-            trains = self.is_first and self.method.weights.get(name, 1.0) != 0  # a weight of 0 only records the term
-            if not is_scalar or (trains and not term.requires_grad and term.item() != 0):
+            if not is_scalar or (self.is_first and not term.requires_grad and self.method.total({name: term}) != 0):
                 images = f"{counted(len(batch.labels), 'image')}{''.join(f' ({path} …)' for path in batch.paths[:1])}"
                 fault = "is detached" if is_scalar else f"is {getattr(term, 'shape', term)}, not a scalar tensor"
                 raise InputError(f"{type(self.method).__name__}.loss: term {name} of {images} {fault}; correct it")
