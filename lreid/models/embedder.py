@@ -262,10 +262,10 @@ class Embedder(nn.Module):
     def _checked_outputs(self, images: Tensor) -> Tensor:
         """Compute the output of the backbone, and require a map (B, dim, h, w) or vectors (B, dim)."""
         outputs: Any = self.backbone(images)
-        dim = getattr(self.neck, "dim", None) and getattr(self.backbone, "dim", None) or self.dim
-        if not isinstance(outputs, Tensor) or outputs.ndim not in (2, 4) or outputs.shape[1] != dim:
+        is_whole = isinstance(outputs, Tensor) and outputs.ndim in (2, 4)
+        if not is_whole or (outputs.shape[1] != self.dim and not hasattr(self.neck, "dim")):  # of a neck: another dim
             given = getattr(outputs, "shape", type(outputs).__name__)
-            wanted = f"a tensor (B, {dim}) or (B, {dim}, h, w), or correct its attribute dim"
+            wanted = f"a tensor (B, {self.dim}) or (B, {self.dim}, h, w), or correct its attribute dim"
             raise ArgumentError("backbone", f"{self.name} returns {given}; return {wanted}")
         return outputs
 
