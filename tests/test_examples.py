@@ -71,7 +71,15 @@ def test_model_of_people_links_all_six_people_of_the_video(repository: Path) -> 
 
 
 def test_the_names_of_the_package() -> None:
-    assert set(lreid.__all__) == {"CropEmbedder", "Gallery", "evaluate", "fingerprint", "load_model", "train"}
+    assert set(lreid.__all__) == {
+        "CropEmbedder",
+        "Gallery",
+        "compare",
+        "evaluate",
+        "fingerprint",
+        "load_model",
+        "train",
+    }
     assert set(lreid.__all__) <= set(dir(lreid))  # before they are loaded, as in a new interpreter
     assert all(callable(getattr(lreid, name)) for name in lreid.__all__)
     assert re.fullmatch(r"\d+\.\d+\.\d+", lreid.__version__)
