@@ -25,10 +25,10 @@ def values(key: Key) -> st.SearchStrategy[object]:
     if isinstance(key.default, int):
         return st.integers(key.rule.least, key.rule.most)
     if isinstance(key.default, float):
-        low = key.rule.least if key.rule.above is None else key.rule.above
-        return st.floats(
-            low, key.rule.most, exclude_min=key.rule.above is not None, allow_infinity=False, allow_nan=False
-        )
+        above, below = key.rule.above, key.rule.below
+        low, high = (key.rule.least if above is None else above), (key.rule.most if below is None else below)
+        open_ends = {"exclude_min": above is not None, "exclude_max": below is not None}
+        return st.floats(low, high, **open_ends, allow_infinity=False, allow_nan=False)
     name = st.from_regex(r"[a-z]{2,9}", fullmatch=True).map("x{}".format)  # no word of Python such as none
     if isinstance(key.default, str):
         return name if not key.rule.fault("xname") else st.just(key.default)

@@ -13,7 +13,6 @@ from pathlib import Path
 from lreid import __version__
 from lreid.apps.arguments import Parser, one_line
 from lreid.errors import InputError, Stopped, nearest_name, raise_if_out_of_memory
-from lreid.utils.extras import import_plugins
 
 COMMANDS = {  # each has a module in lreid.apps with the functions add_arguments and run
     "train": "train a lifelong method task by task, on a benchmark or on your images",
@@ -74,6 +73,8 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
         return 2
 
     def run(args: argparse.Namespace) -> int | None:
+        from lreid.utils.extras import import_plugins  # here, because help needs no other module
+
         args.words = words
         import_plugins(getattr(args, "imports", ()))
         import_module("lreid.classification")  # registers its data sets, which a config or the command line may name

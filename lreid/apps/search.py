@@ -192,15 +192,16 @@ def run(args: argparse.Namespace) -> int | None:
 def _build(args: argparse.Namespace) -> None:
     from lreid.data.listing import suggested
     from lreid.gallery import commands
-    from lreid.gallery.comparison import model_for
     from lreid.gallery.images import who
 
     images, folder = _images_to_index(args), args.images[0].absolute()
     below = [Path(image.path).relative_to(folder) for image in images if image.path.startswith(f"{folder}/")]
     if not any(image.camera for image in images) and (text := suggested(below)):
         print(f'no camera in the paths; try --pattern "{text}", which fits them')
-    checkpoint = args.checkpoint or Path(model_for([image.path for image in images]))
-    if not args.checkpoint:
+    if not (checkpoint := args.checkpoint):
+        from lreid.gallery.comparison import model_for
+
+        checkpoint = Path(model_for([image.path for image in images]))
         print(f"model: {checkpoint}, by the shape of the images; --checkpoint takes another one")
     gallery = commands.build(
         args.gallery,

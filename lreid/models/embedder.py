@@ -260,12 +260,13 @@ class Embedder(nn.Module):
         return outputs if self.scale == 1 else self.scale * outputs
 
     def _checked_outputs(self, images: Tensor) -> Tensor:
-        """Compute the output of the backbone, and require a map (B, dim, h, w) or vectors (B, dim)."""
+        """Compute the output of the backbone, and require a map (B, C, h, w) or vectors (B, C), where C is its dim."""
         outputs: Any = self.backbone(images)
-        is_whole = isinstance(outputs, Tensor) and outputs.ndim in (2, 4)
-        if not is_whole or (outputs.shape[1] != self.dim and not hasattr(self.neck, "dim")):  # of a neck: another dim
+        dim = getattr(self.backbone, "dim", self.dim)  # a neck or a method may change that of the embedder
+        lengths = getattr(self.backbone, "lengths", (dim,))
+        if not isinstance(outputs, Tensor) or outputs.ndim not in (2, 4) or outputs.shape[1] not in lengths:
             given = getattr(outputs, "shape", type(outputs).__name__)
-            wanted = f"a tensor (B, {self.dim}) or (B, {self.dim}, h, w), or correct its attribute dim"
+            wanted = f"a tensor (B, {dim}) or (B, {dim}, h, w), or correct its attribute dim"
             raise ArgumentError("backbone", f"{self.name} returns {given}; return {wanted}")
         return outputs
 

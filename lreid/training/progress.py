@@ -77,7 +77,8 @@ class Progress(Observer):
     def __init__(self, results: Results, task_steps: list[int], *, shown: bool) -> None:
         self.results, self.task_steps, self.shown = results, task_steps, shown
         self.bar = tqdm(disable=True)
-        self.epoch_line_at = time.monotonic()
+        self.first = self.step = 0
+        self.started = self.line_at = self.epoch_line_at = time.monotonic()
 
     @contextmanager
     def bar_from(self, step: int) -> Iterator[None]:

@@ -183,7 +183,7 @@ def test_gain_is_measured_on_the_same_queries(shop: Path, tmp_path: Path, caplog
         assert phase in caplog.text
     assert not (tmp_path / "run" / "learning_curve.png").exists()  # of one task, it is a point
     commands = next_steps(shop, tmp_path / "run").splitlines()[1:]
-    assert [shlex.split(line)[:2] for line in commands] == [["lreid", "search"], ["lreid", "train"]]
+    assert [shlex.split(line)[:2] for line in commands] == [["lreid", word] for word in ("search", "report", "train")]
 
 
 def test_images_that_are_not_upright_start_from_the_model_of_vehicles(shop: Path) -> None:

@@ -60,7 +60,8 @@ def figures(call: Any) -> Any:
         result = call()
     except InputError as error:
         return str(error)
-    return {name: np.asarray(value).tobytes() for name, value in vars(result).items()}
+    parts = {name: value if isinstance(value, tuple) else (value,) for name, value in vars(result).items()}
+    return {name: [np.asarray(part).tobytes() for part in value] for name, value in parts.items()}
 
 
 @pytest.mark.fuzz

@@ -29,7 +29,9 @@ def problem(num_gallery: int, width: int = 8) -> tuple[np.ndarray, ...]:
 
 def same(found: Any, exact: Any) -> None:
     for name, value in vars(exact).items():
-        np.testing.assert_array_equal(getattr(found, name), value, err_msg=name)
+        parts = (each if isinstance(each, tuple) else (each,) for each in (getattr(found, name), value))
+        for one, other in zip(*parts, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ class ClipFeatures(nn.Module):
     Attributes:
         width, projected: lengths of the class token and of its projection.
         dim: length of a feature, ``width + projected``.
+        lengths: lengths of an output, without and with the class token of block ``PENULTIMATE``.
         all_levels: whether outputs in evaluation mode begin with the class token of block ``PENULTIMATE``. Outputs in
             training mode always begin with the class token of block ``PENULTIMATE``.
         prompts: prompts of PAD; None for other methods.
@@ -50,6 +51,7 @@ class ClipFeatures(nn.Module):
         self.visual = clip.visual
         self.width, self.projected = self.visual.proj.shape
         self.dim = self.width + self.projected
+        self.lengths = (self.dim, self.width + self.dim)
         self.all_levels = False
         self.prompts = None
         self.clip = Unregistered(clip)
