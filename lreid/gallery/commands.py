@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -183,7 +184,8 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
         raise InputError(f"{where}: contains none of these images, and neither do its other versions")
     for gallery, each in zip(versions, doomed, strict=True):
         if each or gallery.change:
-            gallery.remove([path for path in sorted(each) if not everywhere or gallery.holds([path])[0]])
+            listed = sorted(each)
+            gallery.remove([*compress(listed, gallery.holds(listed))] if everywhere else listed)
             gallery.save(undoable=not everywhere)
             _warn_of_old_threshold(gallery)
     if isinstance(place, FilePlace):
