@@ -34,9 +34,6 @@ from lreid.zoo.weights import weights_in_place, write_entry
 
 logger = logging.getLogger("lreid")
 
-# Allowed differences in points. Rounding differs between processors, and with few queries, a single changed rank
-# changes Rank-k.
-
 RESEARCH = "research-only"  # licence of weights that were trained on images for research
 
 FALSE_ACCEPTS = 0.01  # share of impostor pairs that may reach the threshold
@@ -245,6 +242,7 @@ def differences(card: Card, figures: Figures, protocol: str) -> list[str]:
 
     mAP may differ by 0.1 points, and other metrics by 1 point; kind and counts must be equal.
     """
+    # Rounding differs between processors, and with few queries, a single changed rank changes Rank-k.
     tolerances = {each.name: 1.0 for each in METRICS} | {"mAP": 0.1}
     faults = []
     for gallery, stated in card.figures.items():
