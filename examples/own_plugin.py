@@ -41,9 +41,7 @@ class Near(DMMLFineTuning):
         features = self.model(batch.images)
         terms = self.episode_loss(features, batch)
         if self.teacher is not None:
-            with torch.no_grad():
-                old = self.teacher(batch.images)
-            terms["near"] = (features - old).square().sum(1).mean()
+            terms["near"] = (features - self.teacher(batch.images)).square().sum(1).mean()
         return terms
 
 
