@@ -10,9 +10,9 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -118,6 +118,16 @@ def test_server_with_token_survives_garbage_and_stops_after_its_answers(
     assert subprocess.run(check, capture_output=True).returncode != 0
 
 
+@contextmanager
+def on_hangup(action: signal.Handlers) -> Iterator[None]:
+    """Processes started here inherit what SIGHUP does."""
+    before = signal.signal(signal.SIGHUP, action)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def port_of(address: str) -> int:
     return int(address.rpartition(":")[2].rstrip("/"))
 
@@ -127,7 +137,8 @@ def test_idle_connections_and_large_images_take_little(gallery: Path, serve: Ser
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
-        process, address = serve(gallery)
+        with on_hangup(signal.SIG_DFL):  # the tests themselves may run under nohup
+            process, address = serve(gallery)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with ExitStack() as idle:
@@ -157,11 +168,8 @@ def test_idle_connections_and_large_images_take_little(gallery: Path, serve: Ser
 
 @on_linux
 def test_output_that_nobody_reads_does_not_block(gallery: Path, serve: Serve) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        process, address = serve(gallery)  # as under nohup
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with on_hangup(signal.SIG_IGN):  # as under nohup
+        process, address = serve(gallery)
     for stream in (process.stdout, process.stderr):
         fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, 4096)
     for _ in range(300):
