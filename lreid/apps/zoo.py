@@ -154,6 +154,6 @@ def _page(args: argparse.Namespace) -> None:
     from lreid.zoo.hosted import published
 
     require_own(args.out)
-    bundled = [card for card in cards() if card.file.parent == BUNDLED]
+    bundled = [card for card in cards() if card.file.is_relative_to(BUNDLED)]
     write_text(args.out, markdown_page(bundled, list(published().values())))
     print(args.out)

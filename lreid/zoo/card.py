@@ -15,6 +15,7 @@ from lreid.zoo.hosted import Published, published
 from lreid.zoo.names import PREFIX
 
 BUNDLED = Path(__file__).parents[1] / "weights"
+RESTRICTED = BUNDLED / "research"  # for research only: the wheel contains their cards, and the repository the weights
 FIGURES: dict[Any, Any] = {
     "kind": str,
     "queries": int,
@@ -189,7 +190,7 @@ def cards() -> list[Card]:
     Raises:
         InputError: the folder in ``LREID_ZOO_CARDS`` is missing or cannot be listed, or a file in it is not a card.
     """
-    folders = [BUNDLED]
+    folders = [BUNDLED, RESTRICTED]
     if own := os.environ.get("LREID_ZOO_CARDS"):
         if not Path(own).is_dir():
             raise InputError(f"LREID_ZOO_CARDS {own}: no such folder; set it to a folder of cards, or unset it")

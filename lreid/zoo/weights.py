@@ -12,7 +12,7 @@ import pooch
 from lreid.errors import InputError, NotConfirmed
 from lreid.utils.files import make_folder, only_one_process, remove_leftovers, write_atomically
 from lreid.utils.reading import read_json
-from lreid.zoo.card import Card, read_card, weights_name
+from lreid.zoo.card import RESTRICTED, Card, read_card, weights_name
 from lreid.zoo.download import download
 from lreid.zoo.hosted import Published, published_file
 
@@ -115,6 +115,11 @@ def weights_file(entry: Card | Published) -> Path:
         pass
     except OSError as error:
         raise InputError(f"{local}: cannot be read ({error.strerror})") from None
+    if local.parent == RESTRICTED:
+        raise InputError(
+            f"{local}: is for research only, so no wheel contains it; copy lreid/weights/{RESTRICTED.name}/{local.name} "
+            "of lreid's repository to this path"
+        )
     if not entry.url:
         raise InputError(f"{local}: no such file; put the weights next to their card under this name")
     # The name contains the hash, so models of the same name from two zoos have different files.

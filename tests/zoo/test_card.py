@@ -9,22 +9,33 @@ from zoo_entries import write_card
 
 from lreid.errors import InputError
 from lreid.zoo import Card, cards, find, read_card
-from lreid.zoo.card import BUNDLED
+from lreid.zoo.card import BUNDLED, RESTRICTED
+from lreid.zoo.weights import weights_file
 
 SHIPPED = cards()
 
 
 @pytest.mark.parametrize("card", SHIPPED, ids=lambda card: card.name)
 def test_shipped_entries_are_complete_and_small(card: Card) -> None:
-    assert card.file.parent == BUNDLED and not card.url
-    assert card.weights.stat().st_size == card.bytes < 10_000_000
+    assert card.weights.stat().st_size == card.bytes < 8_000_000 and not card.url
     assert pooch.file_hash(str(card.weights)) == card.sha256
-    assert card.licence == ("Apache-2.0" if card.name in ("people", "vehicles") else "MIT")  # that of the start
-    assert "no real people" in card.trained_on
+    if card.file.parent == RESTRICTED:
+        assert card.licence == "research-only"
+    else:
+        assert card.file.parent == BUNDLED and "no real people" in card.trained_on
+        assert card.licence == ("Apache-2.0" if card.name in ("people", "vehicles") else "MIT")  # that of the start
 
 
 def test_every_file_belongs_to_a_card() -> None:
-    assert set(BUNDLED.iterdir()) == {file for card in SHIPPED for file in (card.file, card.weights)}
+    files = {*BUNDLED.iterdir(), *RESTRICTED.iterdir()} - {RESTRICTED}
+    assert files == {file for card in SHIPPED for file in (card.file, card.weights)}
+
+
+def test_weights_that_no_wheel_contains_are_in_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lreid.zoo.weights.RESTRICTED", tmp_path)
+    card = write_card(tmp_path / "mine.json", b"")
+    with pytest.raises(InputError, match=f"lreid/weights/.*{card.weights.name}"):
+        weights_file(card)
 
 
 def test_a_card_reads_back_the_same(tmp_path: Path) -> None:
