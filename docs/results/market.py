@@ -27,6 +27,7 @@ RATES = ("2e-3", "6e-3")
 TRIAL_SEED, SEEDS = 3, (0, 1, 2)
 # Images with gradients per image of a batch, about: replay, two views, copies in other styles.
 PASSES = {"er_metric": 2, "co2l_reid": 3, "supcon_ird_reid": 3, "dkp_pp": 2}
+GALLERIES = ("start", "bot_ft", "lwf", "dwopp", "retrace", "lstkc_pp", "fused_ft")  # old galleries are searched, too
 EPISODIC = ("joint", "dmml_ft", "dwpp", "dwopp", "dmml_ird")
 METHODS = (
     *("bot_ft", "lwf", "dwopp", "retrace", "lstkc_pp", "fused_ft", "joint", "dmml_ft", "dwpp", "lstkc_ft", "dkp_pp"),
@@ -73,12 +74,11 @@ class Row:
     def run(self, out: Path, *, trial: bool) -> PlannedRun:
         name = "-".join([self.method, "x".join(map(str, self.shape)), *self.key[3:6], *self.more]).replace("/", "_")
         keys = settings(self.method, self.shape, self.rate, self.scale) if self.method != "start" else []
-        keys += [
-            *self.more,
-            *(("BENCHMARK.UNSEEN", "[]") if trial else ("EVAL.CROSS_MODEL", "True")),
-            "SEED",
-            str(self.seed),
-        ]
+        keys += [*self.more, "SEED", str(self.seed)]
+        if trial:
+            keys += ["BENCHMARK.UNSEEN", "[]"]
+        elif self.method in GALLERIES and not self.more:
+            keys += ["EVAL.CROSS_MODEL", "True"]
         return PlannedRun(out / name, (FILE,), ("METHOD.NAME", self.method, *keys))
 
 
