@@ -117,8 +117,8 @@ def weights_file(entry: Card | Published) -> Path:
         raise InputError(f"{local}: cannot be read ({error.strerror})") from None
     if local.parent == RESTRICTED:
         raise InputError(
-            f"{local}: is for research only, so no wheel contains it; copy lreid/weights/{RESTRICTED.name}/{local.name} "
-            "of lreid's repository to this path"
+            f"{local}: no such file; wheels contain no weights for research only, so copy it from lreid's repository, "
+            f"lreid/weights/{RESTRICTED.name}"
         )
     if not entry.url:
         raise InputError(f"{local}: no such file; put the weights next to their card under this name")
