@@ -36,6 +36,7 @@ LIMITS: list[tuple[str, dict[str, Any], str, dict[str, Any], Learn]] = [
      "lwf", {"distillation_weight": 0.7}, family.learn),
     ("lwf", NONE, "bot_ft", {}, family.learn),
     ("lwf", NONE | {"exemplars": 500}, "bot_ft", {"exemplars": 500}, STORED),
+    *((name, {"strength": 0.0}, "bot_ft", {}, OWN) for name in ("ewc", "mas", "si")),
     ("pass_proto", NONE | {"prototype_weight": 0.0, "rotate": False}, "bot_ft", {}, OWN),
     ("patch_kd", dict.fromkeys(("patch_weight", "relation_weight", "confidence_weight", "diversity_weight"), 0.0),
      "lwf", {}, fusing.learn),
