@@ -51,7 +51,7 @@ lock: .venv/developing
 # Most modules of the packages are never imported; the others are compiled at their first import.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 EXTRAS := $(FAISS),train
-.venv/developing: EXTRAS := $(EXTRAS),milvus,start,render,export,serve,heif,parquet,adapters,clip,docs,dev
+.venv/developing: EXTRAS := $(EXTRAS),search,milvus,start,render,export,serve,heif,parquet,adapters,clip,docs,dev
 
 .venv/developing: ALSO := .venv/installed
 .venv/documenting: EXTRAS := docs

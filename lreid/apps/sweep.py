@@ -4,8 +4,12 @@ r"""Train several methods, benchmarks, seeds and values of keys; write one table
     lreid sweep --config configs/benchmarks/synthetic-domains.yaml --out runs/domains
     lreid sweep --methods dwopp dwpp --benchmarks configs/benchmarks/synthetic-*.yaml --out runs/all --jobs 2
     lreid sweep --methods dwopp --seeds 0 1 --out runs/slow TRAIN.LR 5e-4
+    lreid sweep --methods dwopp --search random --images 3000000 --out runs/search \
+        --vary TRAIN.LR 1e-4..1e-2 --vary METHOD.TEMPERATURE 1 2 4 BENCHMARK.TRAIN "['dev:market1501']"
 
 Every combination is one run. A repeated command skips finished runs. A failed run does not stop the other runs.
+With --search, optuna draws one value of each --vary per trial, which trains all seeds: one of several values, or a
+number of a range LOW..HIGH (log-uniformly if LOW is above 0).
 
 These commands run the ablations of DwoPP (BMVC 2022); add --config to choose the benchmark:
 
@@ -23,7 +27,8 @@ import argparse
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain, product
 from pathlib import Path
 
@@ -48,6 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     option(parser, "--vary WORD", values, [], nargs="+", action="append")
     option(parser, "--jobs N", "number of simultaneous runs, each on its own GPU", 1)
+    kinds = "draw the values of --vary instead of combining all: random, or tpe, which learns from the mean seen mAP"
+    option(parser, "--search KIND", kinds, choices=("random", "tpe"))
+    images = "training images of all runs of a search, which ends before the trial that would exceed this number"
+    option(parser, "--images N", images, type=int)
     flag(parser, "--dry-run", "only print the commands of the unfinished runs")
     option(parser, "--out DIR", "folder of the runs and the table", type=Path, required=True)
 
@@ -68,18 +77,25 @@ def run(args: argparse.Namespace) -> None:
     for key, count in Counter(key for keys, *_ in varied for key in keys.split(",")).items():
         if count > 1:
             raise InputError(f"--vary {key}: is given {count} times; give all values of the key in one option")
+    _check_search(args, methods, vary)
     from lreid.apps.sweep_runs import plan_runs, sweep  # loads torch
 
     whole = [int(seed) for seed in seeds]
-    runs = plan_runs(
-        args.out, methods, whole, files=args.config, benchmarks=args.benchmarks, vary=vary, overrides=overrides
-    )
+    given = {"files": args.config, "benchmarks": args.benchmarks, "overrides": overrides}
+    plan = partial(plan_runs, args.out, methods, whole, **given)
+    train = partial(sweep, out=args.out, jobs=args.jobs)
+    if args.search:
+        from lreid.apps.sweep_search import search
+
+        runs = search(args.search, args.images, vary, plan, train, seed=whole[0])
+    else:
+        runs = plan(vary=vary)
     if args.dry_run:
         for each in runs:
             if not each.is_finished():
                 print(shlex.join(each.command))
         return
-    table, failed = sweep(runs, args.out, jobs=args.jobs, key=next(iter(vary)) if len(vary) == 1 else "")
+    table, failed = train(runs, key=next(iter(vary)) if len(vary) == 1 else "")
     print(table)
     for folder, reason in failed.items():
         print(f"{folder}: {reason}", file=sys.stderr)
@@ -87,6 +103,15 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(
             f"{len(failed)} of {counted(len(runs), 'run')} failed; fix the errors above, then repeat the command"
         )
+
+
+def _check_search(args: argparse.Namespace, methods: Sequence[str], vary: Mapping[str, Sequence[str]]) -> None:
+    if (args.search is None) != (args.images is None):
+        raise InputError("--search and --images: belong together; give both or neither")
+    if args.search and (len(methods) > 1 or not vary):
+        raise InputError("--search: tunes one method; name it with --methods, and keys with their values with --vary")
+    if args.search == "tpe" and args.dry_run:
+        raise InputError("--dry-run: TPE draws values by results, so it has no list of commands; use --search random")
 
 
 def _check(args: argparse.Namespace, methods: Sequence[str], overrides: Sequence[str]) -> None:

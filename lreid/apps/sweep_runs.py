@@ -25,7 +25,7 @@ from lreid.build import load_run_config
 from lreid.config import CONFIGS, check_values, leaves, load_config, method_options, recorded_config
 from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped, naming_keys
-from lreid.methods import build_method, method_class
+from lreid.methods import Method, build_method, method_class
 from lreid.models.embedder import Embedder
 from lreid.report.plots import learning_curve, save_figure, sensitivity_curve
 from lreid.report.tables import comparison_table, short_key
@@ -133,10 +133,14 @@ def _require_different(runs: Sequence[PlannedRun]) -> None:
         computed = f"{cfg.SEED} {sorted(recorded_config(dict(leaves(cfg))).items())}"
         if (first := same.setdefault(computed, run.folder)) != run.folder:
             raise InputError(f"{run.folder}: would be the same run as {first}; give every value only once")
-        # A method checks its options when it is built.
-        small = Embedder("small", height=32, width=16, neck=method_class(cfg.METHOD.NAME).neck)
-        with naming_keys("METHOD", name="METHOD.NAME"):
-            build_method(cfg.METHOD.NAME, small, **method_options(cfg))
+        small_method(cfg)
+
+
+def small_method(cfg: Config) -> Method:
+    """Build the method of a config with a small network, which checks the options of the method."""
+    small = Embedder("small", height=32, width=16, neck=method_class(cfg.METHOD.NAME).neck)
+    with naming_keys("METHOD", name="METHOD.NAME"):
+        return build_method(cfg.METHOD.NAME, small, **method_options(cfg))
 
 
 def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = "") -> tuple[str, dict[str, str]]:

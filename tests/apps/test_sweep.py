@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import json
+import math
 import runpy
 import shlex
 import shutil
@@ -12,20 +13,25 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from processes import PATIENCE, wait_until
 from tiny import FEW, ONE_TASK, TINY, as_arguments
 
-from lreid.apps import sweep_runs
+from lreid.apps import sweep_runs, sweep_search
 from lreid.apps.arguments import split_pairs
 from lreid.apps.sweep_runs import PlannedRun, plan_runs, sweep
+from lreid.apps.sweep_search import images_of
+from lreid.build import load_run_config
 from lreid.checkpoint import load_newest
 from lreid.config import load_config
+from lreid.config_keys import Config
 from lreid.errors import InputError
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder, is_busy
+from lreid.utils.extras import Extra
 
 OVERRIDES = as_arguments(TINY, FEW, ONE_TASK)
 ONE_TASK_EACH = as_arguments(TINY, ONE_TASK)
@@ -241,6 +247,61 @@ def test_config_keys_may_follow_the_seeds(lreid, tmp_path: Path) -> None:
     assert [" ".join(shlex.split(line)[-8:]) for line in lines] == [f"{given} {seed}" for seed in (4, 5)]
 
 
+SEARCH, RATES = ["--search", "random", "--images"], ["--vary", "TRAIN.LR", "1e-4..1e-2"]
+DEV = ["BENCHMARK.TRAIN", "['dev:synthetic:plaza']"]
+
+
+def test_random_search_prints_seeded_draws_within_a_budget_of_images(lreid, tmp_path: Path) -> None:
+    keys = as_arguments(TINY, FEW, {"BENCHMARK.TRAIN": ["dev:synthetic:plaza"]})
+    vary = [*RATES, "--vary", "TRAIN.EPOCHS", "1..4", "--vary", "METHOD.MARGIN", "0.1", "0.5"]
+
+    def drawn(budget: int, seed: int = 0) -> list[Config]:
+        options = ["--methods", "bot_ft", "--seeds", seed, "7", *SEARCH, budget, *vary, "--dry-run"]
+        lines = lreid("sweep", *options, "--out", tmp_path / "out", *keys).out.splitlines()
+        words = [shlex.split(line) for line in lines]
+        return [load_run_config([], each[each.index("METHOD.NAME") :]) for each in words]
+
+    configs = drawn(2000)
+    costs = [images_of(cfg) for cfg in configs]
+    assert 1000 < sum(costs) <= 2000 and costs[::2] == costs[1::2]  # a trial has the same values for both seeds
+    assert drawn(sum(costs)) == configs and drawn(sum(costs) - 1) == configs[:-2]
+    assert all(1e-4 <= cfg.TRAIN.LR <= 1e-2 and 1 <= cfg.TRAIN.EPOCHS <= 4 for cfg in configs)
+    assert {cfg.METHOD.MARGIN for cfg in configs} == {0.1, 0.5} and len({cfg.TRAIN.LR for cfg in configs}) > 5
+    assert not {cfg.TRAIN.LR for cfg in drawn(2000, seed=1)} & {cfg.TRAIN.LR for cfg in configs}
+    assert train(configs[0], tmp_path / "run")["images_trained"] == costs[0]
+
+
+def test_tpe_search_draws_near_good_values_and_away_from_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mAP is highest at the rate 0.02; above 0.5, runs fail."""
+    tried: list[float] = []
+
+    def train_trial(runs: list[Any]) -> tuple[str, dict[str, str]]:
+        tried.extend(float(run.folder) for run in runs)
+        return "", {run.folder: "diverged" for run in runs if float(run.folder) > 0.5}
+
+    def distance(rate: float) -> float:
+        return abs(math.log(rate / 0.02))
+
+    monkeypatch.setattr(sweep_search, "images_of", lambda cfg: 10)
+    monkeypatch.setattr(sweep_search, "read_results", lambda rate: {"summary": {"seen_mAP": 9 - distance(float(rate))}})
+    runs = sweep_search.search(
+        "tpe",
+        609,
+        {"TRAIN.LR": ["1e-4..1"]},
+        lambda vary: [SimpleNamespace(folder=vary["TRAIN.LR"][0], cfg=None)],
+        train_trial,
+        seed=0,
+    )
+    assert [float(run.folder) for run in runs] == tried and len(tried) == 60 and max(tried) > 0.5
+    assert statistics.median(map(distance, tried[20:])) < 1.5  # of random draws about 2.3
+
+
+def test_missing_optuna_is_one_line(lreid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_search, "optuna", Extra("no_such_optuna", "search"))
+    done = lreid("sweep", "--methods", "dwopp", *SEARCH, "9", *RATES, *DEV, "--out", tmp_path / "out")
+    assert done.status == 2 and done.err.count("\n") == 1 and "lreid[search]" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -248,6 +309,14 @@ def test_config_keys_may_follow_the_seeds(lreid, tmp_path: Path) -> None:
         (["--seeds", "0", "1.5"], "--seeds is '1.5'"),
         (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: "),
         (["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"], "--vary TRAIN.LR: "),
+        (["--images", "9"], "--search and --images: "),
+        ([*SEARCH, "9", "--methods", "dwopp", "er", *RATES], "--search: "),
+        ([*SEARCH, "9", "--methods", "dwopp"], "--search: "),
+        (["--search", "tpe", "--images", "9", "--methods", "dwopp", *RATES, "--dry-run"], "--dry-run: "),
+        ([*SEARCH, "9", "--methods", "dwopp", *RATES], "BENCHMARK.TRAIN: "),
+        ([*SEARCH, "9", "--methods", "dwopp", *RATES, *DEV], "--images is 9, but one trial trains on 108000"),
+        ([*SEARCH, "9", "--methods", "dwopp", "--vary", "TRAIN.LR", "2..1", *DEV], "--vary TRAIN.LR: "),
+        ([*SEARCH, "9", "--methods", "dwopp", "--vary", "TRAIN.LR", "1..inf", *DEV], "--vary TRAIN.LR: "),
     ],
 )
 def test_bad_option_is_one_line(lreid, tmp_path: Path, arguments: list[str], message: str) -> None:
