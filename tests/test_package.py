@@ -177,39 +177,46 @@ def test_training_testing_and_reporting(packages: Path, visited: tuple[Path, lis
     assert Path(downloaded.strip()).parent == packages / "lreid" / "weights"
 
 
+DETACHED = """
+import json, sys
+import torch, lreid
+from lreid.methods.dmml_ft import DMMLFineTuning
+
+class Detached(DMMLFineTuning):
+    def loss(self, batch):
+        return {name: term.detach() for name, term in super().loss(batch).items()}
+
+try:
+    lreid.train(json.loads(sys.argv[1]), "detached", method=Detached, optimizer=torch.optim.RAdam)
+except lreid.errors.InputError as error:
+    print(error)
+"""
+
+
 def test_a_plugin_outside_the_package(packages: Path, tmp_path: Path) -> None:
     """Trained, in the process of a sweep, resumed, tested and reported with the example of the docs."""
     shutil.copy(REPOSITORY / "examples" / "own_plugin.py", tmp_path / "mine.py")
     own = {"MODEL.BACKBONE": "patches", "TRAIN.OPTIMIZER": "sign", "TRAIN.LOGGERS": "['lines']"}
-    keys = as_arguments(TINY, ONE_TASK, own)
-    installed(
-        packages,
-        "lreid",
-        "sweep",
-        "--import",
-        "mine",
-        "--methods",
-        "near",
-        "--seeds",
-        "0",
-        "--out",
-        "runs",
-        *keys,
-        cwd=tmp_path,
-    )
+    keys = as_arguments(TINY, ONE_TASK, own, {"TRAIN.EMA": 0.5, "TRAIN.CLIP_NORM": 1.0})
+    options = ["--import", "mine", "--methods", "near", "--seeds", "0", "--out", "runs"]
+    installed(packages, "lreid", "sweep", *options, *keys, cwd=tmp_path)
     run = tmp_path / "runs" / "near-seed0"
     results = json.loads((run / "results.json").read_text())
     assert results["method"] == "near" and 0 < results["mrr"][0][0] <= 100
     assert "IMPORTS:\n- mine\n" in (run / "config.yaml").read_text() and "seen_mrr" in (run / "lines.txt").read_text()
     words = ["--import", "mine.py"]
-    tested, reported, resumed = typed(
+    tested, reported, per_set, resumed = typed(
         packages,
         ["test", *words, "--checkpoint", str(run)],
         ["report", *words, str(run), "--format", "csv"],
+        ["report", *words, str(run), "--per-set"],
         ["train", *words, "--resume", "--out", str(run)],
         cwd=tmp_path,
     )
     assert f" {results['mrr'][0][0]:.1f} " in tested and "seen_mrr" in reported and "done" in resumed
+    assert f"{results['mAP'][0][0]:.1f}" in per_set and f"{results['rank1'][0][0]:.1f}" in per_set
+    fault = installed(packages, "python", "-c", DETACHED, json.dumps(TINY | ONE_TASK), cwd=tmp_path)
+    assert "Detached.loss" in fault and "term dmml" in fault
 
 
 def test_quickstart_works_in_a_new_environment(visited: tuple[Path, list[str]]) -> None:

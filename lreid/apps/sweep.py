@@ -79,17 +79,13 @@ def run(args: argparse.Namespace) -> None:
             raise InputError(f"--vary {key}: is given {count} times; give all values of the key in one option")
     _check_search(args, methods, vary)
     from lreid.apps.sweep_runs import plan_runs, sweep  # loads torch
+    from lreid.apps.sweep_search import search
 
     whole = [int(seed) for seed in seeds]
     given = {"files": args.config, "benchmarks": args.benchmarks, "overrides": overrides}
     plan = partial(plan_runs, args.out, methods, whole, **given)
     train = partial(sweep, out=args.out, jobs=args.jobs)
-    if args.search:
-        from lreid.apps.sweep_search import search
-
-        runs = search(args.search, args.images, vary, plan, train, seed=whole[0])
-    else:
-        runs = plan(vary=vary)
+    runs = search(args.search, args.images, vary, plan, train, whole[0]) if args.search else plan(vary=vary)
     if args.dry_run:
         for each in runs:
             if not each.is_finished():

@@ -26,7 +26,6 @@ def search(
     vary: Mapping[str, Sequence[str]],
     plan: Callable[..., list[PlannedRun]],
     train: Callable[[Sequence[PlannedRun]], tuple[str, Mapping[str, str]]],
-    *,
     seed: int,
 ) -> list[PlannedRun]:
     """Draw trials until the next one would exceed the budget.
@@ -65,9 +64,7 @@ def search(
             scored = [run.folder for run in planned if str(run.folder) not in failed]
             study.tell(trial, sum(read_results(each)["summary"]["seen_mAP"] or 0 for each in scored) / len(planned))
     if not runs:
-        raise InputError(
-            f"--images is {budget}, but one trial trains on {counted(images, 'image')}; give at least these"
-        )
+        raise InputError(f"--images is {budget}, but a trial needs {counted(images, 'image')}; give at least these")
     return list(runs.values())
 
 

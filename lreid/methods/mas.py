@@ -35,9 +35,7 @@ class MAS(BoTFineTuning):
         model: Embedder,
         *,
         strength: Annotated[float, Rule("weight of the penalty of weight changes in the total loss", least=0)] = 1.0,
-        decay: Annotated[
-            float, Rule("factor of the previous importance when a task adds its own; 1 never forgets", least=0, most=1)
-        ] = 1.0,
+        decay: Annotated[float, Rule("factor of the old importance at the end of a task", least=0, most=1)] = 1.0,
         **bot: Any,
     ) -> None:
         super().__init__(model, **bot)
@@ -55,10 +53,8 @@ class MAS(BoTFineTuning):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Compute BoT's loss terms and, from the second task on, the penalty of weight changes."""
         terms, weights = super().loss(batch), trained(self.model)
-        changes = [
-            (each * (weights[name] - self.anchor[name]).square()).sum() for name, each in self.importance.items()
-        ]
-        return terms | ({"penalty": torch.stack(changes).sum()} if changes else {})
+        parts = [(each * (weights[name] - self.anchor[name]) ** 2).sum() for name, each in self.importance.items()]
+        return terms | ({"penalty": torch.stack(parts).sum()} if parts else {})
 
     def end_task(self, task: Task) -> None:
         """Add the importance of the weights for this task."""

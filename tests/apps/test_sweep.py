@@ -314,7 +314,7 @@ def test_missing_optuna_is_one_line(lreid, tmp_path: Path, monkeypatch: pytest.M
         ([*SEARCH, "9", "--methods", "dwopp"], "--search: "),
         (["--search", "tpe", "--images", "9", "--methods", "dwopp", *RATES, "--dry-run"], "--dry-run: "),
         ([*SEARCH, "9", "--methods", "dwopp", *RATES], "BENCHMARK.TRAIN: "),
-        ([*SEARCH, "9", "--methods", "dwopp", *RATES, *DEV], "--images is 9, but one trial trains on 108000"),
+        ([*SEARCH, "9", "--methods", "dwopp", *RATES, *DEV], "--images is 9, but a trial needs 108000"),
         ([*SEARCH, "9", "--methods", "dwopp", "--vary", "TRAIN.LR", "2..1", *DEV], "--vary TRAIN.LR: "),
         ([*SEARCH, "9", "--methods", "dwopp", "--vary", "TRAIN.LR", "1..inf", *DEV], "--vary TRAIN.LR: "),
     ],
