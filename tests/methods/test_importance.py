@@ -69,8 +69,8 @@ def test_importance_is_the_decayed_sum_of_mean_gradients(name: str) -> None:
     same(method.importance, {key: 0.5 * before[key] + second[key] for key in second})
 
 
-@pytest.mark.parametrize("accumulated", [1, 2])
-def test_path_integral_of_si_adds_gradient_times_change(accumulated: int) -> None:
+@pytest.mark.parametrize(("accumulated", "iterations"), [(1, 1), (2, 1), (1, 2)])
+def test_path_integral_of_si_adds_gradient_times_change(accumulated: int, iterations: int) -> None:
     method = built("si", damping=0.01, decay=0.5)
     importance: Loop = {}
     for task in (0, 1):
@@ -80,20 +80,21 @@ def test_path_integral_of_si_adds_gradient_times_change(accumulated: int) -> Non
         start = values(trained(method.model))
         path = {name: np.zeros(each.shape) for name, each in start.items()}
         for batch in steps_of(task, False):
-            optimizer.zero_grad()
-            for _ in range(accumulated):
-                terms = method.loss(batch)
-                method.total(terms).backward(retain_graph=True)
-            own = terms["softmax"] + terms["triplet"]
-            assert ("penalty" in terms) == (task == 1)
-            gradients = torch.autograd.grad(own, list(trained(method.model).values()))
-            before = values(trained(method.model))
-            optimizer.step()
+            for _ in range(iterations):
+                optimizer.zero_grad()
+                for _ in range(accumulated):
+                    terms = method.loss(batch)
+                    method.total(terms).backward(retain_graph=True)
+                assert ("penalty" in terms) == (task == 1)
+                own = terms["softmax"] + terms["triplet"]
+                gradients = torch.autograd.grad(own, list(trained(method.model).values()))
+                before = values(trained(method.model))
+                optimizer.step()
+                after = values(trained(method.model))
+                for name, gradient in zip(before, gradients, strict=True):
+                    path[name] -= gradient.double().numpy() * (after[name] - before[name])
             for _ in range(accumulated):
                 method.end_step(batch)
-            after = values(trained(method.model))
-            for name, gradient in zip(before, gradients, strict=True):
-                path[name] -= gradient.double().numpy() * (after[name] - before[name])
         same(method.path, path)
         method.end_task(synthetic_task(task))
         for name, each in after.items():

@@ -18,7 +18,7 @@ from lreid.utils import extras
 from lreid.utils.extras import Extra, import_plugins
 
 OPTIONAL = {"albumentations", "cv2", "faiss", "gdown", "h5py", "moderngl", "onnx", "onnxruntime", "onnxscript"}
-OPTIONAL |= {"pymilvus", "scipy", "six", "tensorboard", "timm", "torchreid"}
+OPTIONAL |= {"optuna", "pymilvus", "scipy", "six", "tensorboard", "timm", "torchreid"}
 
 
 def test_module_is_loaded_at_its_first_use() -> None:
