@@ -86,6 +86,15 @@ def short_reason(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
+def one_line(message: str) -> str:
+    r"""Return a message as one line, in which line ends and terminal codes of names and values are replaced.
+
+    Bytes of file names that cannot be decoded are printed as ``\udcff``.
+    """
+    message = message.encode(errors="backslashreplace").decode()
+    return " ".join("".join(each if each.isprintable() else " " for each in message).split())
+
+
 def nearest_name(name: str, names: Iterable[str]) -> str:
     """Return the most similar one of several names, for a message about an unknown name."""
     return difflib.get_close_matches(name, list(names), n=1, cutoff=0.0)[0]

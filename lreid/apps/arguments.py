@@ -121,15 +121,6 @@ def split_pairs(words: Sequence[str], start: int = 0) -> tuple[list[str], list[s
     return [*words[:end]], [*words[end:]]
 
 
-def one_line(message: str) -> str:
-    r"""Return a message as one line, in which line ends and terminal codes of names and values are replaced.
-
-    Bytes of file names that cannot be decoded are printed as ``\udcff``.
-    """
-    message = message.encode(errors="backslashreplace").decode()
-    return " ".join("".join(each if each.isprintable() else " " for each in message).split())
-
-
 def require_device(device: str | None) -> None:
     """Require that ``--device``, if given, is the name of a device."""
     from lreid.utils.rules import device_fault

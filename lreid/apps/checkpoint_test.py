@@ -20,7 +20,8 @@ from lreid.data.listing import Pattern, folders_test
 from lreid.data.records import Benchmark, QueryGallery, Record
 from lreid.errors import InputError, counted, naming_keys
 from lreid.evaluation.evaluator import Evaluator
-from lreid.evaluation.scoring import Ranking, described, hardest_rankings, notes_on, row_of, score
+from lreid.evaluation.scoring import score
+from lreid.evaluation.test_report import Ranking, described, hardest_rankings, notes_on, row_of
 from lreid.evaluation.test_set import ListedTest, TestSet
 from lreid.loading import load_model, model_config
 from lreid.models.embedder import Embedder
@@ -76,9 +77,9 @@ def score_checkpoints(
 
     Returns:
         The content of ``test.json``, with metrics in per cent. The list ``rows`` has a row per ``checkpoint``, ``test``
-        and ``variant``, see :func:`lreid.evaluation.scoring.row_of`. A ``transductive`` variant uses all test images
-        before it ranks. The list ``hardest`` contains the queries with the lowest AP by the last checkpoint. The entry
-        ``cross_model`` contains matrices ``mAP`` and ``rank1`` with a row per model that extracts queries. Other
+        and ``variant``, see :func:`lreid.evaluation.test_report.row_of`. A ``transductive`` variant uses all test
+        images before it ranks. The list ``hardest`` contains the queries with the lowest AP by the last checkpoint. The
+        entry ``cross_model`` contains matrices ``mAP`` and ``rank1`` with a row per model that extracts queries. Other
         keys are ``tests``, ``metric``, ``ap`` and ``notes``.
     """
     checkpoints = _named(_checkpoints_in(paths))

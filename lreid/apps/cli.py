@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 
 from lreid import __version__
-from lreid.apps.arguments import Parser, one_line
-from lreid.errors import InputError, Stopped, nearest_name, raise_if_out_of_memory
+from lreid.apps.arguments import Parser
+from lreid.errors import InputError, Stopped, nearest_name, one_line, raise_if_out_of_memory
 
 COMMANDS = {  # each has a module in lreid.apps with the functions add_arguments and run
     "train": "train a lifelong method task by task, on a benchmark or on your images",

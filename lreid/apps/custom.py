@@ -16,7 +16,6 @@ from tabulate import tabulate
 from yacs.config import CfgNode
 
 from lreid import zoo
-from lreid.apps.arguments import one_line
 from lreid.build import load_run_config, resolved, sources_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file
@@ -25,7 +24,7 @@ from lreid.data.datasets import load_datasets
 from lreid.data.images import UPRIGHT, Size, typical_size
 from lreid.data.listing import first_few
 from lreid.data.records import DataSet
-from lreid.errors import ArgumentError, InputError, counted, naming_keys
+from lreid.errors import ArgumentError, InputError, counted, naming_keys, one_line
 from lreid.methods import method_class
 from lreid.report.sections import CLEAR, gain_rows
 from lreid.results import Results

@@ -15,7 +15,7 @@ from lreid.data.datasets import Sources
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError, naming_keys
-from lreid.evaluation.scoring import notes_on, row_of
+from lreid.evaluation.test_report import notes_on, row_of
 from lreid.evaluation.test_set import ListedTest, Rules, file_numbers
 from lreid.gallery.gallery import Gallery
 from lreid.gallery.images import list_images, read_images, require_some

@@ -45,9 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the report pages."""
+    from lreid.report.comparison import compare_table, comparison_table
     from lreid.report.page import links_in, write_page, write_report
     from lreid.report.sections import Pictures
-    from lreid.report.tables import compare_table, comparison_table, require_one_run_a_seed
+    from lreid.report.tables import require_one_run_a_seed
     from lreid.results import read
     from lreid.utils.files import require_own
 

@@ -27,8 +27,9 @@ from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped, naming_keys
 from lreid.methods import Method, build_method, method_class
 from lreid.models.embedder import Embedder
-from lreid.report.plots import learning_curve, save_figure, sensitivity_curve
-from lreid.report.tables import comparison_table, short_key
+from lreid.report.comparison import comparison_table, sensitivity_curve
+from lreid.report.plots import learning_curve, save_figure
+from lreid.report.tables import short_key
 from lreid.results import read as read_results
 from lreid.training.run import changed_keys
 from lreid.training.run_folder import is_busy

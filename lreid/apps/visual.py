@@ -18,13 +18,14 @@ from lreid.checkpoint import task_checkpoints
 from lreid.config import ARGUMENTS
 from lreid.data.images import read_image
 from lreid.errors import naming_keys
-from lreid.evaluation.scoring import hardest_rankings, score
+from lreid.evaluation.scoring import score
+from lreid.evaluation.test_report import hardest_rankings
 from lreid.evaluation.test_set import TestSet
 from lreid.loading import model_config
 from lreid.models.embedder import Embedder
 from lreid.report import rendering
-from lreid.report.plots import Dot, common_box, dot_keys, scatter
 from lreid.report.rendering import Panel, inside, panel
+from lreid.report.scatter import Dot, common_box, dot_keys, scatter
 from lreid.report.sections import HARDEST, IdentityKey, Pictures, finished, hardest_identities, most_forgotten
 from lreid.report.tables import Group, grouped
 from lreid.results import Results, figures_of

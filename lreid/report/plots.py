@@ -16,7 +16,7 @@ import numpy as np
 from markupsafe import Markup
 
 from lreid.report.rendering import render
-from lreid.report.tables import DATA_KEYS, Group, by_benchmark, grouped, labels, mean_and_std
+from lreid.report.tables import Group, by_benchmark, grouped, labels, mean_and_std
 from lreid.results import MEAN_KINDS, METRICS, Kind, Results, curve
 from lreid.utils.extras import Extra
 from lreid.utils.files import write_atomically
@@ -26,14 +26,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 360, 220  # size of a line chart in a page, in SVG units; about its size in pixels on a phone
-SIZE, MARGIN = 360, 12  # size of a scatter plot
 MATPLOTLIB, COLORS = Extra("matplotlib", "plots"), Extra("matplotlib.colors", "plots")
 FIGURE, TICKER = Extra("matplotlib.figure", "plots"), Extra("matplotlib.ticker", "plots")
 LINE_COLOURS = 10  # number of colours in matplotlib's cycle, C0 to C9, and in the style sheet
 STYLES = ("-", "--", ":")
 MARKERS = "oX^s"
-# Markers of the dots of a scatter plot, with their signs in the legend.
-SHAPES = {"o": "●", "s": "■", "^": "▲", "D": "◆", "P": "✚", "v": "▼", "X": "✖", "p": "⬟"}
 FRAME, GRID = "#000000", "#b0b0b0"  # matplotlib's defaults
 MOST_IN_AXES = 4  # maximum number of groups whose names fit into the axes
 
@@ -91,16 +88,6 @@ class Axis(NamedTuple):
     mark: float | None = None
 
 
-class Dot(NamedTuple):
-    """A point of a scatter plot: its position, the numbers of its colour and shape, and its text on hover."""
-
-    x: float
-    y: float
-    colour: int
-    shape: int
-    label: str
-
-
 def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
     """Make a line per group through the means at each x, with a band of one standard deviation (n - 1).
 
@@ -141,12 +128,12 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
     runs = [runs] if isinstance(runs, dict) else list(runs)
     groups = grouped(runs)
     crowded = len(groups) > MOST_IN_AXES
-    figure = _figure(12 if crowded else 10, 4, layout="constrained")
+    figure = new_figure(12 if crowded else 10, 4, layout="constrained")
     metrics = [metric for metric in METRICS if metric.main]
     for axes, metric in zip(figure.subplots(1, len(metrics)), metrics, strict=True):
         for dash, kind in enumerate(MEAN_KINDS):
-            lines = _lines_by_benchmark(groups, partial(averages, metric=metric.name, kind=kind))
-            _draw(axes, [line._replace(label=f"{line.label}, {kind}", dash=dash) for line in lines])
+            lines = lines_by_benchmark(groups, partial(averages, metric=metric.name, kind=kind))
+            draw_lines(axes, [line._replace(label=f"{line.label}, {kind}", dash=dash) for line in lines])
         axes.set(title=f"{metric.label} (%)", xlabel="tasks learned", ylim=(0, None))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
@@ -159,39 +146,7 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
     return figure
 
 
-def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
-    """Draw the seen mAP after the last task over values of one config key, as in Figure 4 of DwoPP (BMVC 2022).
-
-    Runs that differ only in the key and in their seed form a line, with a band of one standard deviation (n - 1). The
-    axis is logarithmic if the largest value is more than 10 times the smallest.
-    """
-    # Group the runs as if the key did not exist and, if it changes the data, as if all runs had the same protocol.
-    finished = [run for run in runs if run["summary"]["seen_mAP"] is not None]
-    others = [
-        run | {"config": {name: run["config"][name] for name in run["config"] if name != key}} for run in finished
-    ]
-    if key.startswith(DATA_KEYS):
-        others = [run | {"protocol": None} for run in others]
-    value_of = {id(other): run["config"][key] for other, run in zip(others, finished, strict=True)}
-
-    def points(members: Sequence[Results]) -> Points:
-        for value in sorted({value_of[id(run)] for run in members}):
-            yield value, [run["summary"]["seen_mAP"] for run in members if value_of[id(run)] == value]
-
-    groups = grouped(others)
-    figure = _figure(6, 4, layout="constrained")
-    axes = figure.subplots()
-    _draw(axes, _lines_by_benchmark(groups, points))
-    if min(value_of.values()) > 0 and max(value_of.values()) > 10 * min(value_of.values()):
-        axes.set_xscale("log")
-    axes.set(xlabel=key, ylabel="seen mAP (%)", ylim=(0, None))
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.suptitle(", ".join(dict.fromkeys(group.benchmark for group in groups)))
-    return figure
-
-
-def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
+def lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
     """Make the lines of all benchmarks for one chart; with several benchmarks, labels contain their names."""
     return [
         line._replace(place=groups.index(members[0]) + line.place, label=f"{line.label}{where}")
@@ -209,7 +164,7 @@ def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
     levels = levels[levels <= max(axis.y_max, levels[1])]
     names = [f"{level:.4g}" for level in levels]
 
-    figure = _figure(WIDTH / 72, HEIGHT / 72)
+    figure = new_figure(WIDTH / 72, HEIGHT / 72)
     edge = 40 + 8 * max(0, max(map(len, names)) - 5)  # pixels on the left, enough for the longest number
     axes = figure.add_axes((edge / WIDTH, 36 / HEIGHT, (WIDTH - 12 - edge) / WIDTH, (HEIGHT - 46) / HEIGHT))
     left, right = axis.limits
@@ -225,41 +180,13 @@ def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
         axes.axhline(0, color=FRAME, linewidth=0.8)
     if axis.mark is not None:
         axes.axvline(axis.mark, color=FRAME, linewidth=0.8, linestyle=":")
-    _draw(axes, lines, dots=axis.dots)
+    draw_lines(axes, lines, dots=axis.dots)
     hover = {
         f"line-{place}": [f"{line.label or line.name}: {y:.2f}" for _, y in line.points]
         for place, line in enumerate(lines)
     }
     named = {f"{part}-{place}": line.name for place, line in enumerate(lines) for part in ("line", "band")}
-    return _svg(figure, title, hover, named)
-
-
-def scatter(dots: Sequence[Dot], box: tuple[float, float, float, float], title: str) -> Markup:
-    """Draw dots in a square with the same scale on both axes, and return it as an ``<svg>`` element."""
-    left, bottom, right, top = box
-    half = max(right - left, top - bottom, 1e-12) / 2 * SIZE / (SIZE - 2 * MARGIN)
-    middle_x, middle_y = (left + right) / 2, (bottom + top) / 2
-    figure = _figure(SIZE / 72, SIZE / 72)
-    axes = figure.add_axes((0.003, 0.003, 0.994, 0.994))
-    axes.set(xlim=(middle_x - half, middle_x + half), ylim=(middle_y - half, middle_y + half), xticks=[], yticks=[])
-    axes.spines[:].set_color(GRID)
-    styles: dict[tuple[int, int], list[Dot]] = {}
-    for dot in dots:
-        styles.setdefault((dot.colour % LINE_COLOURS, dot.shape % len(SHAPES)), []).append(dot)
-    for place, ((colour, shape), alike) in enumerate(styles.items()):
-        marker = list(SHAPES)[shape]
-        x, y = [dot.x for dot in alike], [dot.y for dot in alike]
-        options: dict[str, Any] = {"markersize": 8, "markeredgewidth": 0, "alpha": 0.8, "clip_on": False}
-        axes.plot(x, y, marker, color=f"C{colour}", gid=f"dots-{place}", **options)
-    hover = {f"dots-{place}": [dot.label for dot in alike] for place, alike in enumerate(styles.values())}
-    return _svg(figure, title, hover)
-
-
-def common_box(*points: np.ndarray) -> tuple[float, float, float, float]:
-    """Return the smallest box around several sets of points (n, 2): left, bottom, right, top."""
-    together = np.concatenate(points)
-    (left, bottom), (right, top) = together.min(0), together.max(0)
-    return float(left), float(bottom), float(right), float(top)
+    return svg_of(figure, title, hover, named)
 
 
 def line_keys(lines: Sequence[Line]) -> Markup:
@@ -267,17 +194,7 @@ def line_keys(lines: Sequence[Line]) -> Markup:
     return render("legend.html", lines=lines, dots=())
 
 
-def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
-    """Make the legend of the shapes or the colours of dots, as HTML."""
-    signs = list(SHAPES.values())
-    dots = [
-        (name, "" if shapes else f" line-{place % LINE_COLOURS}", signs[place % len(signs) if shapes else 0])
-        for place, name in enumerate(names)
-    ]
-    return render("legend.html", lines=(), dots=dots)
-
-
-def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
+def draw_lines(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
     """Draw lines and bands; in an SVG, the n-th line is the element ``line-n``, and its band is ``band-n``."""
     for number, line in enumerate(lines):
         x, y = np.array(line.points, dtype=float).reshape(-1, 2).T
@@ -290,16 +207,16 @@ def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
             axes.fill_between(x, y - band, y + band, color=colour, alpha=0.15, linewidth=0, gid=f"band-{number}")
 
 
-def _figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:
+def new_figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:
     """Create a matplotlib figure without pyplot; width and height are in inches."""
     drawn: Figure = FIGURE.Figure(figsize=(width, height), layout=layout)
     return drawn
 
 
-def _svg(
+def svg_of(
     figure: Figure, title: str, hover: Mapping[str, Sequence[str]], names: Mapping[str, str] | None = None
 ) -> Markup:
-    """Return a figure as an ``<svg>`` element; ``hover`` has texts and ``names`` names of the elements of _draw."""
+    """Return a figure as an ``<svg>`` element; ``hover`` has texts and ``names`` the names of its elements."""
     # The colours for light and dark mode come from the page's style sheet.
     figure.patch.set_visible(False)
     for axes in figure.axes:

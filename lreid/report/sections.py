@@ -16,11 +16,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from lreid.errors import counted
+from lreid.errors import counted, one_line
 from lreid.report.plots import Axis, Line, Points, averages, line_chart, line_keys, lines_of
 from lreid.report.rendering import VERDICTS, Cell, Panel, RankedQuery, Table, TableRow, Tile, panel
 from lreid.report.tables import Group, labels, mean_and_std, number, spread_text
-from lreid.results import MEAN_KINDS, METRICS, Results, falls_and_rises, identity_changes, matrix, task_changes
+from lreid.results import (
+    MEAN_KINDS,
+    METRICS,
+    Results,
+    falls_and_rises,
+    gain_interval,
+    identity_changes,
+    matrix,
+    task_changes,
+)
 from lreid.utils.reading import parse_yaml
 
 CLASSIFICATIONS = {"class": "class-incremental", "task": "task-incremental"}
@@ -59,15 +68,13 @@ class Chart(NamedTuple):
 def gain_rows(results: Results) -> list[tuple[dict[str, Any], str]]:
     """Compare the metrics on each test set before and after a run, if the run tested its initial model.
 
-    :func:`lreid.results.intervals.gain_interval` computes the confidence interval of a gain. An identity counts as
+    :func:`lreid.results.gain_interval` computes the confidence interval of a gain. An identity counts as
     better if its AP rises by more than :data:`CLEAR` points, and as worse if it falls by more.
 
     Returns:
         For each test set, the columns of a row, and a note with the smallest visible difference: half the width of the
         confidence interval or the weight of one query, whichever is larger.
     """
-    from lreid.results.intervals import gain_interval
-
     continued = results["tasks"][0] == "before"  # lreid.data.tasks.BEFORE, all training before the run
     if not results["mAP"] or not (results.get("initial") or (continued and len(results["mAP"]) > 1)):
         return []
@@ -77,7 +84,6 @@ def gain_rows(results: Results) -> list[tuple[dict[str, Any], str]]:
         before: Any = results.get("initial_ap", {}).get(gallery["name"])
         if not people or (results.get("initial") and not before):
             continue
-        name = gallery["name"] if gallery["name"].isprintable() else ascii(gallery["name"])
         first = {metric: matrix(results, metric)[0][column] for metric in ("mAP", "rank1")}
         first_ap, last_ap = people["ap"][0], people["ap"][-1]
         if results.get("initial"):
@@ -87,7 +93,7 @@ def gain_rows(results: Results) -> list[tuple[dict[str, Any], str]]:
         low, high = gain_interval(first_ap, last_ap, people["queries"])
         changes, queries = np.subtract(last_ap, first_ap), sum(people["queries"])
         row = {
-            "test set": name,
+            "test set": (name := one_line(gallery["name"])),
             "mAP": pairs[0],
             "gain (95 % interval)": f"{results['mAP'][-1][column] - first['mAP']:+.1f} ({low:+.1f} to {high:+.1f})",
             "Rank-1": pairs[1],

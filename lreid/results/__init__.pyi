@@ -27,6 +27,7 @@ from .summaries import average as average
 from .summaries import cross_average as cross_average
 from .summaries import curve as curve
 from .summaries import falls_and_rises as falls_and_rises
+from .summaries import gain_interval as gain_interval
 from .summaries import identity_changes as identity_changes
 from .summaries import last_figures as last_figures
 from .summaries import summarise_accuracies as summarise_accuracies

@@ -12,7 +12,7 @@ from lreid.data.records import DataSet, QueryGallery
 from lreid.data.synthetic import load_synthetic
 from lreid.data.tasks import query_gallery
 from lreid.evaluation import Evaluator, load_tests
-from lreid.evaluation.scoring import row_of
+from lreid.evaluation.test_report import row_of
 from lreid.models import Embedder
 from lreid.retrieval import Evaluation, average_evaluations, evaluate, evaluate_image_to_track, evaluate_single_shot
 from lreid.retrieval.rerank import KReciprocal

@@ -8,7 +8,7 @@ import pytest
 
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import InputError
-from lreid.evaluation.scoring import hardest_rankings, row_of
+from lreid.evaluation.test_report import hardest_rankings, row_of
 from lreid.evaluation.test_set import ListedTest
 from lreid.retrieval import FaissIndex, evaluate
 from lreid.retrieval.rerank import KReciprocal

@@ -9,21 +9,9 @@ import numpy as np
 import pytest
 
 from lreid.report import learning_curve, sensitivity_curve
-from lreid.report.plots import (
-    MARGIN,
-    SHAPES,
-    SIZE,
-    WIDTH,
-    Axis,
-    Dot,
-    Line,
-    common_box,
-    dot_keys,
-    line_chart,
-    line_keys,
-    scatter,
-)
+from lreid.report.plots import WIDTH, Axis, Line, line_chart, line_keys
 from lreid.report.plots import lines_of as runs_lines
+from lreid.report.scatter import MARGIN, SHAPES, SIZE, Dot, common_box, dot_keys, scatter
 from lreid.report.tables import grouped
 
 AXIS = Axis("tasks", (1, 3), ((1, "1"), (3, "3")))

@@ -6,9 +6,9 @@ import pytest
 
 from lreid.errors import InputError
 from lreid.report import comparison_table, task_table
-from lreid.report.tables import WIDTH, compare_table, cross_model_table, grouped, index_table, number, score_table
-from lreid.results import METRICS
-from lreid.results.intervals import gain_interval
+from lreid.report.comparison import compare_table
+from lreid.report.tables import WIDTH, cross_model_table, grouped, index_table, number, score_table
+from lreid.results import METRICS, gain_interval
 
 
 def line_of(table, start):

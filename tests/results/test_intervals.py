@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lreid.results.intervals import gain_interval
+from lreid.results import gain_interval
 
 
 def test_equal_gains_have_an_interval_of_zero_width() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tiny import FEW, ONE_TASK, tiny_config
 
 from lreid.errors import InputError
-from lreid.report.tables import comparison_table
+from lreid.report import comparison_table
 from lreid.results import METRICS, PARTS, content, read, register_metric, resumed_results
 from lreid.training.run import train
 

@@ -13,7 +13,7 @@ from lreid.build import model_of
 from lreid.config_keys import Config
 from lreid.errors import InputError
 from lreid.export import export
-from lreid.report.tables import comparison_table
+from lreid.report import comparison_table
 from lreid.training.run import train
 
 pytestmark = pytest.mark.slow
