@@ -6,6 +6,7 @@ import importlib
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -149,16 +150,7 @@ def benchmark_of(cfg: Config) -> Benchmark:
             bench.TRAIN,
             unseen=Unseen(bench.UNSEEN, bench.UNSEEN_GALLERIES, bench.SPLITS),
             learned=Learned(bench.LEARNED, bench.LEARNED_IDENTITIES),
-            cut=Cut(
-                tasks_per_dataset=bench.TASKS_PER_DATASET,
-                pool=bench.POOL,
-                identities=bench.IDENTITIES,
-                order=bench.ORDER,
-                order_seed=bench.ORDER_SEED,
-                scenario=bench.SCENARIO,
-                groups=bench.GROUPS,
-                group_by=bench.GROUP_BY,
-            ),
+            cut=Cut(**{each.name: bench[each.name.upper()] for each in fields(Cut)}),  # named like the keys
             sources=sources_of(cfg),
         )
 

@@ -90,9 +90,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     state = read_tensors(path)
     version = state.get("format", CHECKPOINT_FORMAT)
     if version != CHECKPOINT_FORMAT:  # the file may be intact, so a run must not resume from an older one
-        raise UnknownFormat(
-            f"{path}: has format {version}, but lreid reads format {CHECKPOINT_FORMAT}; use the version that wrote it"
-        )
+        raise UnknownFormat(f"{path}: has format {version}, not {CHECKPOINT_FORMAT}; use the version that wrote it")
     if fault := misfit(state, {"format": int, "model": dict, "config?": str}):
         raise InputError(f"{path}: {fault}; use a checkpoint that lreid train wrote")
     return state

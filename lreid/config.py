@@ -84,9 +84,7 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
         if "METHOD.NAME" in names and earlier not in benchmarks:
             raise InputError(f"{later}: names a method other than that of {earlier}; remove one of the two files")
         if names and report:
-            logger.warning(
-                "%s: changes %s of %s; to choose a value, set it on the command line", later, ", ".join(names), earlier
-            )
+            logger.warning("%s: changes %s of %s; set these on the command line", later, ", ".join(names), earlier)
     _set_all(cfg, given, COMMAND_LINE)
     for each in cfg.IMPORTS:
         if os.path.basename(each).removesuffix(".py") not in imported:
@@ -110,9 +108,7 @@ def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, value in zip(overrides[::2], overrides[1::2], strict=True):
         if report and given.get(name, value) != value:
-            logger.warning(
-                "%s: sets %s to %s and then to %s; remove one of the two", COMMAND_LINE, name, given[name], value
-            )
+            logger.warning("%s: sets %s to %s and then to %s; remove one", COMMAND_LINE, name, given[name], value)
         given[name] = value
     return given
 
@@ -296,9 +292,7 @@ def _with_recipe(base: str, recipe: str) -> str:
     recipes = sorted(file.stem for file in CONFIGS.glob("recipes/*.yaml"))
     if RECIPE in base and recipe not in recipes:
         nearest = nearest_name(recipe, recipes)
-        raise InputError(
-            f"METHOD.RECIPE is {recipe!r}, which is not a file of configs/recipes; the nearest name is {nearest}"
-        )
+        raise InputError(f"METHOD.RECIPE is {recipe!r}, no file of configs/recipes; the nearest name is {nearest}")
     return base.replace(RECIPE, recipe)
 
 
@@ -391,7 +385,5 @@ def _typed(value: Any, default: Any, name: str, source: str) -> Any:
     if isinstance(default, str) and type(value) in (int, float):  # text that looks like a number
         return str(value)
     if type(value) is not type(default):
-        raise InputError(
-            f"{source}: {name} must be of type {type(default).__name__} (such as {default!r}), got {value!r}"
-        )
+        raise InputError(f"{source}: {name} must be of type {type(default).__name__} (like {default!r}), got {value!r}")
     return value

@@ -7,7 +7,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
-from lreid.utils.rules import Rule, device_fault
+from lreid.utils.rules import NORMS, Rule, device_fault
 
 if TYPE_CHECKING:
     T = TypeVar("T")
@@ -246,11 +246,7 @@ class ModelSection(Section):
         "batch",
         "normalisation layers of the backbone: BatchNorm (batch) or IBN-Net (ibn_a, ibn_b). +stem adds an instance "
         "norm in the stem and +input one for the input image; +grey corrects the white balance of the input image",
-        choices=tuple(
-            norm + entry
-            for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b")
-            for entry in ("", "+input", "+grey")
-        ),
+        choices=NORMS,
     )
     SCALE = key(
         1.0,

@@ -243,9 +243,7 @@ def single_file(source: str | Path) -> str | Path:
     if len(models) == 1:
         return models[0]
     if models:
-        raise InputError(
-            f"{source}: contains {len(models)} models ({models[0].name}, {models[1].name} …); name one of them"
-        )
+        raise InputError(f"{source}: contains {len(models)} models ({models[0].name}, {models[1].name} …); name one")
     raise InputError(
         f"{source}: contains no model of lreid; pass the folder of a run that finished a task, a folder written by "
         "lreid zoo publish, or a folder with an .onnx file written by lreid export"

@@ -33,9 +33,7 @@ class Parser(argparse.ArgumentParser):
         """Parse the words; an unknown option is an error here, also in the parser of a subcommand."""
         # argparse itself reports missing arguments first, and an unknown option without the names of the subcommand.
         words = takewhile("--".__ne__, sys.argv[1:] if args is None else args)
-        names = [
-            word.partition("=")[0] for word in words if word.startswith("--") and " " not in word.partition("=")[0]
-        ]
+        names = [name for word in words if (name := word.partition("=")[0]).startswith("--") and " " not in name]
         allowed = {*self._option_string_actions, "--debug"}
         if self._subparsers is None and (unknown := [name for name in names if name not in allowed]):
             self.error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -344,9 +344,7 @@ def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
     if any(row["transductive"] for row in rows):
         notes.append("transductive rows use all test images before ranking; do not compare them with other rows")
     if suite.skipped:
-        notes.append(
-            f"skipped {counted(len(suite.skipped), 'image')} that cannot be read; the first is {suite.skipped[0]}"
-        )
+        notes.append(f"skipped {counted(len(suite.skipped), 'image')} that cannot be read, such as {suite.skipped[0]}")
     return notes
 
 

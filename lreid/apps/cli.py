@@ -48,10 +48,7 @@ def _without_command(word: str) -> int:
         print(f"lreid {__version__}")
     else:
         nearest = nearest_name(word, COMMANDS)
-        print(
-            f"lreid: {one_line(word)}: no such command; the nearest name is {nearest}; lreid --help lists all",
-            file=sys.stderr,
-        )
+        print(f"lreid: {one_line(word)}: no such command; the nearest is {nearest}; see lreid --help", file=sys.stderr)
         return 2
     return 0
 
@@ -173,9 +170,7 @@ def _printing(prog: str, command: Callable[[], int]) -> int:
         if error.errno not in UNWRITABLE or error.filename is not None:
             raise
         _discard_output()
-        print(
-            f"{prog}: standard output cannot be written ({error.strerror}); write it to another place", file=sys.stderr
-        )
+        print(f"{prog}: standard output cannot be written ({error.strerror}); write it elsewhere", file=sys.stderr)
         return 2
 
 

@@ -37,9 +37,7 @@ RATE = 2e-4  # learning rate for networks from the zoo
 METHOD = "retrace"
 MOST_IDENTITIES, MOST_IMAGES = 24, 5  # maximum number of identities per batch, and of images per identity
 STEP = 16  # pixels; a square input is a multiple of this, because networks halve an image several times
-_TEMPLATE = Template(
-    Path(__file__).with_suffix(".md").read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True
-)
+_TEMPLATE = Template(Path(__file__).with_suffix(".md").read_text("utf-8"), trim_blocks=True, lstrip_blocks=True)
 
 
 @dataclass(frozen=True)
@@ -83,9 +81,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         raise InputError(f"{path}: {untrained[0]} has no image of the split train; add some")
     if repeated := sorted(learned_names & set().union(*map(_names, data_sets))):
         examples = first_few(repeated)
-        notes.append(
-            f"{len(repeated)} have names of people in earlier tasks ({examples}); they count as different people"
-        )
+        notes.append(f"{len(repeated)} have names of people in earlier tasks ({examples}); they count as other people")
     keys |= {"BENCHMARK.NAME": title_of(path), "BENCHMARK.TRAIN": [name]}
     keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]
     tasks = wanted.BENCHMARK.TASKS_PER_DATASET if "BENCHMARK.TASKS_PER_DATASET" in given else 1
@@ -143,9 +139,7 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
         raise InputError(f"{checkpoint}: is not a checkpoint of a finished task (task-NN.pt); pass such a checkpoint")
     cfg = config_from_text(state["config"], str(checkpoint))
     if cfg.BENCHMARK.SCENARIO != "class-incremental":
-        raise InputError(
-            f"{checkpoint}: comes from a {cfg.BENCHMARK.SCENARIO} run, which cannot continue with new identities"
-        )
+        raise InputError(f"{checkpoint}: is of a {cfg.BENCHMARK.SCENARIO} run, which cannot add identities")
     done = state["position"]["task"]
     names: list[str] = []
     people: set[str] = set()

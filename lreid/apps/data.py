@@ -44,9 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     data_sets = "names of data sets, as in BENCHMARK.TRAIN"
     command(_list, "list data sets and their folders", "NAME", f"{data_sets} (default: all)")
-    check = command(
-        _check, "compare data sets with their published counts", "NAME", f"{data_sets}, or folders, or CSV files"
-    )
+    check = command(_check, "compare data sets with published counts", "NAME", f"{data_sets}, folders or CSV files")
     option(check, "--pattern P", PATTERN, "")
     prepare = command(_prepare, "unpack archives, and convert images if needed", "NAME", data_sets)
     archives = "zip or tar file to unpack; repeat the option for more (default: archives in the data set's folder)"

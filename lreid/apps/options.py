@@ -20,9 +20,7 @@ def options_text(method: str) -> str:
     """Describe a method, its kind of batches, and the key, default, type and meaning of each option."""
     cfg = load_config(overrides=["METHOD.NAME", method])
     cls = class_of(cfg)
-    what = (
-        f"{cfg.METHOD.NAME} with the settings of configs/methods/{method}.yaml. " if method != cfg.METHOD.NAME else ""
-    )
+    what = f"{cfg.METHOD.NAME} with the options of configs/methods/{method}.yaml. " if method != cfg.METHOD.NAME else ""
     summary = (inspect.getdoc(cls) or "").partition("\n\n")[0]
     lines = [*textwrap.wrap(f"{method}: {what}{summary}", 120), f"It trains on {LEARNS_FROM[cls.batches]}."]
     lines.append(f"Benchmarks of real images train it with configs/recipes/{cfg.METHOD.RECIPE}.yaml (METHOD.RECIPE).")

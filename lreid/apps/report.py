@@ -80,10 +80,7 @@ def run(args: argparse.Namespace) -> None:
         if str(folder) not in illustrated:
             write_report(folder)
     if illustrated and not args.images:
-        print(
-            f"pages that show images stay as they are: {', '.join(illustrated)}; pass --images to rewrite one",
-            file=sys.stderr,
-        )
+        print(f"pages with images stay as they are: {', '.join(illustrated)}; --images rewrites one", file=sys.stderr)
     if args.html or args.images:
         path = args.html or folders[0] / "report.html"
         sections: list[Panel] = []

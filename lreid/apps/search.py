@@ -102,9 +102,7 @@ def _add_indexing(commands: Any) -> None:
     option(remove, "--identity NAME", "delete all images of this identity")
     flag(remove, "--everywhere", "also delete the images from other versions of the gallery, and what undo needs")
 
-    calibrate = _command(
-        commands, _calibrate, "set the threshold between enrolled and unknown people", "DIR|CSV", model="optional"
-    )
+    calibrate = _command(commands, _calibrate, "set the threshold for unknown people", "DIR|CSV", model="optional")
     option(calibrate, "--false-accept-rate RATE", "share of impostors whose score may reach the threshold", 0.01)
     for sub in (build, add, calibrate):
         flag(sub, "--skip-bad", SKIP_BAD)
@@ -147,9 +145,7 @@ def _per_cent(text: str) -> float:
 
 def _add_versions(commands: Any) -> None:
     """Add the commands for a new model or a new place of a gallery: check, reindex, rollback, migrate."""
-    reindex = _command(
-        commands, _reindex, "bring the gallery to a new model, and keep the old version", model="required"
-    )
+    reindex = _command(commands, _reindex, "bring a gallery to a new model, and keep the old version", model="required")
     flag(reindex, "--restart", "discard an earlier, unfinished reindexing with a different model")
     flag(reindex, "--skip-bad", SKIP_BAD)
     flag(reindex, "--force", "use a map from few images, or one that is worse than keeping the old model")
@@ -166,9 +162,7 @@ def _add_versions(commands: Any) -> None:
     lost = "enrolled people whom the new model no longer recognises"
     accepted = "unknown people whom the new model takes for enrolled people"
     for name, who in (("lost", lost), ("fpir", accepted)):
-        option(
-            check, f"--max-{name} P%", f"maximum share of {who}; above this share, the exit status is 3", type=_per_cent
-        )
+        option(check, f"--max-{name} P%", f"maximum share of {who}; above it, the exit status is 3", type=_per_cent)
     option(check, "--out DIR", "folder for the results", Path("check"))
     flag(check, "--blur", "blur the images on the page")
     flag(check, "--skip-bad", SKIP_BAD)

@@ -101,9 +101,7 @@ def _check(args: argparse.Namespace, models: Sequence[str], overrides: Sequence[
 def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrides: Sequence[str]) -> None:
     for name in ("config", *MEASUREMENTS, "blur"):
         if getattr(args, name) not in (None, False, []):
-            raise InputError(
-                f"--{name.replace('_', '-')}: does not apply to a saved gallery ({args.gallery}); remove the option"
-            )
+            raise InputError(f"--{name.replace('_', '-')}: is not for a saved gallery ({args.gallery}); remove it")
     if len(checkpoints) > 1:
         raise InputError(f"--checkpoint: {args.gallery} belongs to one model; pass only that model, or none")
     from lreid.apps.gallery_test import score_gallery

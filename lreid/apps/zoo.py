@@ -83,9 +83,7 @@ def _list(args: argparse.Namespace) -> None:
     elif others:
         print(f"{counted(len(others), 'third-party checkpoint')}: lreid zoo list --all")
     if not ours and not others:
-        raise InputError(
-            f"--for {args.subject}, --license {args.licence}: no model of the zoo matches; remove one of the options"
-        )
+        raise InputError(f"--for {args.subject}, --license {args.licence}: no model matches; remove one option")
 
 
 def _show(args: argparse.Namespace) -> None:

@@ -135,8 +135,7 @@ def _images(folder: Path) -> dict[str, list[Path]]:
     classes = [each for each in list_folder(folder, "[!.]*") if each.is_dir()]
     if not classes:
         raise InputError(
-            f"{folder}: has no folders of classes; {describe_folder(folder.parent)}; put the images into train/CLASS "
-            "and test/CLASS"
+            f"{folder}: has no folders of classes; {describe_folder(folder.parent)}; use train/CLASS and test/CLASS"
         )
     images: dict[str, list[Path]] = {}
     for each in classes:

@@ -52,13 +52,8 @@ class AccuracyObserver(Observer):
         if not self.every or seen // self.every <= (points[-1]["images"] // self.every if points else 0):
             return
         task = self.tasks[len(self.results["mAP"])]  # one row per finished task
-        modules = [(module, module.training) for module in self.learner.model.modules()]
-        rows = self._accuracies(task)
-        for module, training in modules:  # extract sets one mode for all modules
-            module.training = training
-        means = {
-            name: {kind: round(sum(row) / len(row), 4) for kind, row in kinds.items()} for name, kinds in rows.items()
-        }
+        rows = self._accuracies(task).items()
+        means = {name: {kind: round(sum(row) / len(row), 4) for kind, row in kinds.items()} for name, kinds in rows}
         points.append({"task": task.index, "images": seen, "accuracy": means})
 
     def after_evaluation(self, task: Task) -> None:
@@ -80,12 +75,7 @@ def create(
     cfg: Config, benchmark: Benchmark, method: ClassLearner, evaluator: Evaluator, results: Results
 ) -> AccuracyObserver:
     """Create the observer that ``EVAL.ACCURACY`` enables."""
-    probe = {
-        "optimizer": cfg.EVAL.PROBE_OPTIMIZER,
-        "lr": cfg.EVAL.PROBE_LR,
-        "epochs": cfg.EVAL.PROBE_EPOCHS,
-        "seed": cfg.SEED,
-    }
+    probe = {key: cfg.EVAL[f"PROBE_{key.upper()}"] for key in ("optimizer", "lr", "epochs")} | {"seed": cfg.SEED}
     accuracies = AccuracyEvaluator(
         benchmark.tasks, **test_image_options(cfg), probe=probe, augment=cfg.EVAL.PROBE_INPUT == "augmented"
     )

@@ -38,7 +38,7 @@ class Erasing(Transform):
     """
 
     def __init__(
-        self, ratio: Sequence[float] = (0.3, 1 / 0.3), fill: float | Sequence[float] = 0.0, p: float = 0.5
+        self, ratio: Sequence[float] = (0.3, 1 / 0.3), fill: float | Sequence[float] = 0.0, p: float = 1.0
     ) -> None:
         super().__init__(p=p)
         _check_range("ratio", ratio, float("inf"))
@@ -114,11 +114,6 @@ class GrowingErasing(Erasing):
     Raises:
         ValueError: as in :class:`Erasing`.
     """
-
-    def __init__(
-        self, ratio: Sequence[float] = (0.3, 1 / 0.3), fill: float | Sequence[float] = 0.0, p: float = 1.0
-    ) -> None:
-        super().__init__(ratio=ratio, fill=fill, p=p)
 
     @property
     def targets_as_params(self) -> list[str]:

@@ -129,9 +129,7 @@ def _write(file: Path, source: IO[bytes]) -> None:
     except OSError as error:
         if error.errno in (None, errno.EIO):  # gzip reports damage without errno; EIO: the archive cannot be read
             raise
-        raise InputError(
-            f"{file}: cannot be written ({error.strerror}); free some space or choose another --root"
-        ) from None
+        raise InputError(f"{file}: cannot be written ({error.strerror}); free space or choose another --root") from None
 
 
 class Member(NamedTuple):
@@ -177,7 +175,4 @@ def _require_safe(archive: Path, member: Member) -> None:
     outside = path.is_absolute() or ".." in path.parts or (path.parts and path.parts[0].endswith(":"))
     if outside or not member.plain:
         fault = "which would be written outside the target folder" if outside else "which is a link or a device"
-        raise InputError(
-            f"{archive}: contains {member.name!r}, {fault}; nothing was unpacked: download the archive from its "
-            "authors again"
-        )
+        raise InputError(f"{archive}: contains {member.name!r}, {fault}; nothing was unpacked: download it again")

@@ -52,9 +52,7 @@ def load_rendered(domain: str) -> DataSet:
     names = domains()
     if domain not in names:
         nearest = nearest_name(domain, names)
-        raise InputError(
-            f"{PREFIX}{domain}: no such domain; the nearest name is {PREFIX}{nearest} (all: {', '.join(names)})"
-        )
+        raise InputError(f"{PREFIX}{domain}: unknown; the nearest name is {PREFIX}{nearest} (all: {', '.join(names)})")
     rows = [row for row in _rows() if row["domain"] == domain]
     pids = ascending_ranks(row["pid"] for row in rows)
     splits: dict[str, Any] = {

@@ -78,9 +78,7 @@ def _data_set(file: Path, domain: str, images: Sequence[Listed], cameras: Camera
     unknown = next((image.line for image in images if image.camera is None), None)
     labelled = next((image.line for image in images if image.camera is not None), None)
     if labelled is not None and unknown is not None:
-        raise InputError(
-            f"{file}:{unknown}: has no camid, but line {labelled} has one; fill in all of them, or remove the column"
-        )
+        raise InputError(f"{file}:{unknown}: has no camid; line {labelled} has one: fill in all, or remove the column")
     data_set = data_set_of(domain, images, cameras, has_cameras=labelled is not None)
     for name, labels in (("pid", data_set.names.identities), ("camid", data_set.names.cameras)):
         warn_of_spellings(labels.values(), f"{file}: {name}")
@@ -202,9 +200,7 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
         if len(values) != len(header):
             continue  # a later check reports this row
         if OML_BOX in columns and values[columns[OML_BOX]]:
-            raise InputError(
-                f"{file}:{line}: has a bounding box ({OML_BOX}); crop the images to their boxes and remove the column"
-            )
+            raise InputError(f"{file}:{line}: has a bounding box ({OML_BOX}); crop the images, remove the column")
         if OML_SPLITS.keys() <= columns.keys() and "split" in columns and values[columns["split"]] == "validation":
             flags = {split: values[columns[column]].lower() for column, split in OML_SPLITS.items()}
             splits = [split for split, value in flags.items() if value in TRUE]

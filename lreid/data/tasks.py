@@ -200,13 +200,9 @@ def _require_allowed(train: Sequence[str], learned: Learned, cut: Cut) -> None:
     if not train:
         raise ArgumentError("train", "is empty; name at least one data set")
     if cut.groups and (len(train) > 1 or cut.pool or cut.identities or cut.tasks_per_dataset > 1):
-        raise ArgumentError(
-            "groups", "makes the tasks of a single data set, with all identities: set tasks_per_dataset to 1"
-        )
+        raise ArgumentError("groups", "makes the tasks of one data set with all identities; set tasks_per_dataset to 1")
     if learned.names and not learned.identities:
-        raise ArgumentError(
-            "learned", "is named without the number of identities; use lreid train --from, which sets it"
-        )
+        raise ArgumentError("learned", "lacks the number of identities; use lreid train --from, which sets it")
 
 
 def _load_training(name: str, sources: Sources) -> list[DataSet]:
@@ -355,9 +351,7 @@ def _shared_classes(seen: Sequence[DataSet], scenario: str, *, cut: bool) -> int
                 home[name] = data_set.name
         return 0
     if cut:
-        raise ArgumentError(
-            "scenario", "is domain-incremental, where every data set is one task; do not pool or cut data sets"
-        )
+        raise ArgumentError("scenario", "is domain-incremental, where a data set is one task; do not pool or cut them")
     for data_set in seen:
         if not data_set.classes or data_set.classes != seen[0].classes:
             raise ArgumentError(

@@ -156,9 +156,7 @@ def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int],
         raise InputError(f"{file}: no box has a track number; run a tracker, such as model.track of Ultralytics")
     if empty:
         content = f" except boxes that lreid leaves out ({omitted})" if omitted else ""
-        raise NoTracks(
-            f"{file}: holds no tracks{content}; expected lines of frame,track,left,top,width,height,confidence"
-        )
+        raise NoTracks(f"{file}: holds no tracks{content}; expected frame,track,left,top,width,height,confidence")
     if omitted:
         logger.info("%s: boxes left out (%s)", file, omitted)
     if len(taken) > 1:
@@ -183,9 +181,7 @@ def _box(where: str, number: int, values: Sequence[float]) -> Box:
         raise InputError(f"{where}: expected frame,track,left,top,width,height; found {values}")
     frame, track, left, top, width, height = values[:6]
     if frame < 1 or frame != int(frame) or track != int(track) or max(frame, track) >= LARGEST:
-        raise InputError(
-            f"{where}: frame {frame:g}, track {track:g}; both must be whole numbers below 2^53, and frames start at 1"
-        )
+        raise InputError(f"{where}: frame {frame:g}, track {track:g}; write whole numbers below 2^53, frames from 1")
     if track < 0:
         raise InputError(f"{where}: track {track:g} marks a detection; run a tracker on the detections, pass its file")
     if width <= 0 or height <= 0:

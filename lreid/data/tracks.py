@@ -111,9 +111,7 @@ def sharpness(image: np.ndarray) -> float:
 def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]:
     """Find the file of tracks for every video, and give each video a name of its own."""
     if tracks and len(tracks) != len(sources):
-        raise InputError(
-            f"{counted(len(sources), 'video')} and {len(tracks)} --tracks; pass one file of tracks per video, in order"
-        )
+        raise InputError(f"{counted(len(sources), 'video')} and {len(tracks)} --tracks; pass one file per video")
     for source in sources:
         if not source.exists():
             raise InputError(f"{source}: no such video or folder; check the path")
@@ -251,9 +249,7 @@ class BestCrops:
     def require_boxes_in_video(self, sequence: Tracked) -> None:
         """Warn about boxes outside the frame or after the last one; refuse tracks that have only the latter."""
         count, source = sum(box.frame > self.frames_read for box in self.boxes), shown(sequence.frames)
-        fault = (
-            f"{count} of {counted(len(self.boxes), 'box')} come after frame {self.frames_read}, the last of {source}"
-        )
+        fault = f"{count} of {counted(len(self.boxes), 'box')} come after frame {self.frames_read}, the end of {source}"
         if count == len(self.boxes):
             raise InputError(f"{sequence.tracks}:{self.boxes[0].line}: {fault}; pass the tracks of this video")
         if count:

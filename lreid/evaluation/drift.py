@@ -102,13 +102,7 @@ class DriftRecorder:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned; this recorder must have the same images."""
         self.curves, self.done = state["curves"], state["done"]
-        self.first, self.last = (
-            {name: each.numpy() for name, each in state[part].items()} for part in ("first", "last")
-        )
+        self.first, self.last = ({name: each.numpy() for name, each in state[k].items()} for k in ("first", "last"))
 
     def _features(self) -> dict[str, np.ndarray]:
-        modes = [(module, module.training) for module in self.model.modules()]
-        features = {name: self.model.extract(images) for name, images in self.images.items()}  # (n, dim) each
-        for module, training in modes:  # extract sets one mode for all modules
-            module.training = training
-        return features
+        return {name: self.model.extract(images) for name, images in self.images.items()}  # (n, dim) each

@@ -206,16 +206,11 @@ class TestSet(ListedTest):
         query, gallery = self.labels
         rows, columns = SameIdentity(gallery.ids)(query.ids)
         if not len(rows):
-            raise InputError(
-                f"{self.name}: none of the queries' identities is in the gallery; add images of some of them"
-            )
+            raise InputError(f"{self.name}: none of the queries' identities is in the gallery; add images of some")
         if usable(query[rows], gallery[columns]).any():
             return
         if self.rules.outfits != "both":
-            raise ArgumentError(
-                "outfits",
-                f"is {self.rules.outfits}, but {self.name} has no such match from another camera; set it to both",
-            )
+            raise ArgumentError("outfits", f"is {self.rules.outfits}, but {self.name} has no such match; use both")
         if not self.camera_filter:
             raise InputError(f"{self.name}: no query has a second image of its identity in the gallery; add some")
         raise InputError(

@@ -10,16 +10,12 @@ from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.utils.extras import installed_version
 
-_TEMPLATE = Template(
-    Path(__file__).with_suffix(".md").read_text(encoding="utf-8"), trim_blocks=True, keep_trailing_newline=True
-)
+_TEMPLATE = Template(Path(__file__).with_suffix(".md").read_text("utf-8"), trim_blocks=True, keep_trailing_newline=True)
 
 
 def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -> str:
     """Write the card of an exported model in Markdown: what it is, how to use it, and what its limits are."""
-    mean, std = (
-        " ".join(f"{value / 255:.4g}" for value in each.flatten().tolist()) for each in (model.mean, model.std)
-    )
+    mean, std = (" ".join(f"{v / 255:.4g}" for v in each.flatten().tolist()) for each in (model.mean, model.std))
     return _TEMPLATE.render(
         tool=tool,
         out=out,

@@ -72,9 +72,7 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
             raise
         except Exception as error:  # onnxruntime's exceptions have no common base class
             raise_if_out_of_memory(error, file)
-            raise InputError(
-                f"{file}: not written, because the network cannot be quantised ({short_reason(error)})"
-            ) from None
+            raise InputError(f"{file}: not written: the network cannot be quantised ({short_reason(error)})") from None
         finally:
             logging.disable(disabled)
         written = onnx.load_model(small)

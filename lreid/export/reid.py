@@ -52,9 +52,7 @@ def write_for_reid(model: Embedder, out: Path, card: str) -> float:
     except RuntimeError as error:  # tensors have different shapes
         raise_if_out_of_memory(error, out)
         reason = short_reason(error)
-    raise InputError(
-        f"{out}: not written, because reid's {architecture} is a different network ({reason}); use --for boxmot"
-    )
+    raise InputError(f"{out}: not written: reid's {architecture} is a different network ({reason}); use --for boxmot")
 
 
 def _as_reid_builds_it(model: Embedder) -> tuple[str, nn.Module]:

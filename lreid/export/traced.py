@@ -55,9 +55,7 @@ def write_traced(
         difference = difference_of(network, exported, [images(number) for number in (1, 5)])
     except Exception as error:  # tracing, converting and running raise many kinds of exceptions
         raise_if_out_of_memory(error, file)
-        raise InputError(
-            f"{file}: not written, because the network cannot be exported ({short_reason(error)})"
-        ) from None
+        raise InputError(f"{file}: not written: the network cannot be exported ({short_reason(error)})") from None
     if not difference <= TOLERANCE:
         raise InputError(
             f"{file}: not written, because its features differ from torch's by {difference:.1g} of the largest number "

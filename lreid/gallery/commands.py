@@ -425,10 +425,7 @@ def query(
 
 def _require_cameras(queries: Sequence[SearchImage]) -> None:
     if unknown := next((each.path for each in queries if each.camera is None), None):
-        raise InputError(
-            f"{unknown}: other_cameras=True needs the camera of the image; pass camera=NAME, or use a name like "
-            "cam2_07.jpg"
-        )
+        raise InputError(f"{unknown}: other_cameras=True needs its camera; pass camera=NAME, or call it cam2_07.jpg")
 
 
 def info(where: Where) -> dict[str, Any]:

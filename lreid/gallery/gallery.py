@@ -284,9 +284,7 @@ class Gallery:
         try:
             return Extraction.from_arrays(self.about.extras, self.width)
         except (KeyError, IndexError, ValueError, TypeError):
-            raise InputError(
-                f"{self.where}: does not record how its features were computed; build it with lreid search"
-            ) from None
+            raise InputError(f"{self.where}: does not record its extraction; build it with lreid search") from None
 
     @property
     def maps(self) -> list[MapRecord]:
@@ -702,9 +700,7 @@ class Gallery:
         if old_network is None or network is None:
             raise ArgumentError("images", "are features; pass images, which both models can extract")
         if after == self.about.model or before != self.about.model:
-            fault = (
-                "the new model is already the gallery's model" if before == self.about.model else "old is not its model"
-            )
+            fault = "the new model is already the gallery's" if before == self.about.model else "old is not its model"
             raise InputError(f"{self.where}: holds features of model {self.about.model}; {fault}, pass another one")
         if self.about.kind == "ivfpq" or any(name.startswith("norm/") for name in self.about.extras):
             stored = "compressed codes" if self.about.kind == "ivfpq" else "features that are standardised per camera"

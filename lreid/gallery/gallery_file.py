@@ -66,9 +66,7 @@ def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
         except FileNotFoundError:
             raise InputError(f"{path}: was deleted while this command ran; nothing was written") from None
         if stamp(path) != seen:  # also True if the file was replaced while this process waited for the lock
-            raise InputError(
-                f"{path}: another process has changed the file in the meantime; nothing was written, run this again"
-            )
+            raise InputError(f"{path}: another process has changed the file; nothing was written, run this again")
         yield
 
 

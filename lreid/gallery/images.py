@@ -97,9 +97,7 @@ def list_images(
             path, name = absolute(image.path), image.identity if identities else person
             before = images[path].identity if path in images else None
             if before is not None and name is not None and before != name:
-                raise InputError(
-                    f"{path}: is named {before}, but {source} names it {name}; pass folders that do not overlap"
-                )
+                raise InputError(f"{path}: is {before}, but {source} names it {name}; pass folders that do not overlap")
             if before is None:
                 images[path] = SearchImage(path, name, image.camera, _seconds(image, source))
     return list(images.values())
@@ -166,9 +164,7 @@ def _seconds(image: Listed, where: Path) -> int:
     if not image.time:
         return UNKNOWN
     if not image.time.isascii() or not image.time.isdecimal() or len(image.time) > 18:
-        raise InputError(
-            f"{where}: time of {image.path} is {image.time!r}; write whole seconds, or leave the cell empty"
-        )
+        raise InputError(f"{where}: time of {image.path} is {image.time!r}; write whole seconds, or leave it empty")
     require_clock(int(image.time), f"{where}: time of {image.path}")
     return int(image.time)
 
@@ -193,9 +189,7 @@ def read_images(
     def number(what: str, name: str | None) -> int:
         return UNKNOWN if name is None else numbers.get(what, {}).get(name, hash_of(name))
 
-    records = [
-        Record(image.path, number("identity", image.identity), number("camera", image.camera)) for image in images
-    ]
+    records = [Record(each.path, number("identity", each.identity), number("camera", each.camera)) for each in images]
     try:
         pixels = Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
     except InputError as error:
@@ -232,9 +226,7 @@ def readable(images: Sequence[SearchImage], skip_bad: bool) -> list[str]:
 def require_some(pixels: Images) -> None:
     """Check that at least one image can be read, for a gallery or a threshold."""
     if not len(pixels):
-        raise InputError(
-            f"none of the {len(pixels.skipped)} images can be read, the first is {pixels.skipped[0]}; replace them"
-        )
+        raise InputError(f"none of {len(pixels.skipped)} images can be read, such as {pixels.skipped[0]}; replace them")
 
 
 # --- images of Python: any form of Embedder.extract

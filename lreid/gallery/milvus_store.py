@@ -278,9 +278,7 @@ class MilvusPlace:
     def build(self, vectors: np.ndarray, labels: GalleryRows, about: About) -> MilvusStore:
         """Create a gallery in a new collection, to which the alias points as soon as the gallery is complete."""
         if about.shards != 1:
-            raise ArgumentError(
-                "shards", f"is {about.shards}; it applies only to files, because Milvus distributes a gallery itself"
-            )
+            raise ArgumentError("shards", f"is {about.shards}; Milvus distributes a gallery itself")
         if self.exists():
             raise InputError(f"{self}: already exists")
         return MilvusStore.build(self, self.collection() or f"{self.name}_v1", vectors, labels, about)

@@ -86,7 +86,7 @@ def reindex(
         return {"images": len(now), "extracted": work.extracted}
     except InputError as error:
         raise InputError(
-            f"{where}: done, but images that were added just before the end may be missing ({error}); add them again"
+            f"{where}: done, but images added just before the end may lack ({error}); add them again"
         ) from None
 
 

@@ -119,9 +119,7 @@ def _report(threshold: float, stored: str, pairs: int, reached: int) -> None:
         return
     rate = "no pair of tracklets shows two people for certain, so its false accept rate here is unknown"
     if pairs:
-        rate = (
-            f"{reached} of {counted(pairs, 'pair')} of different people reach it, so its false accept rate is at most "
-        )
+        rate = f"{reached} of {counted(pairs, 'pair')} of different people reach it: its false accept rate is at most "
         rate += f"{100 * upper_limit(reached, pairs):.1f} % (confidence 95 %)"
     source = f" from {stored}" if stored else ""
     advice = "; check the page, and correct it with lreid link relink --threshold" if stored else ""

@@ -77,10 +77,7 @@ def add_recordings(
         if options.delay is not None and options.threshold is None:
             of_model = gallery.about.model if gallery else "", extraction.checkpoint
             if stored_threshold(record, *of_model, options)[0] is None:
-                raise InputError(
-                    "--online has no threshold for the gallery's model yet; link one day without it first, or pass "
-                    "--threshold"
-                )
+                raise InputError("--online has no threshold yet; link one day without it first, or pass --threshold")
         for clip in clips:
             _require_later(record, clip)
         announce(folder, [clip.name for clip in clips])

@@ -78,10 +78,7 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
     clips, kinds = [], {}
     for camera, of in content["cameras"].items():
         if "/" in camera or not camera.strip() or not camera.isprintable() or camera.startswith("."):
-            raise InputError(
-                f"{file}: camera {camera!r}: the name becomes a folder; write a name without /, line breaks and a "
-                "leading dot"
-            )
+            raise InputError(f"{file}: camera {camera!r}: write a name without /, line breaks or a leading dot")
         video = of["video"] if "://" in of["video"] else Path(spelled(str(file.parent / of["video"])))
         tracks = Path(spelled(str(file.parent / of["tracks"]))) if "tracks" in of else None
         for path, what in ((video, "video or folder of frames"), (tracks, "file of tracks")):
@@ -163,9 +160,7 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Json]:
         fault = f"no box shows enough of a person in {video}; pass the tracks of this video"
         raise NoTracks(f"{clip.tracks or video}: {fault}")
     if omitted := len(best.by_track) - len(tracklets):
-        logger.warning(
-            "%s: %s left out, because no frame shows enough of the person", clip.name, counted(omitted, "tracklet")
-        )
+        logger.warning("%s: %s left out: no frame shows enough of the person", clip.name, counted(omitted, "tracklet"))
     return tracklets
 
 

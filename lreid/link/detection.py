@@ -56,9 +56,7 @@ def detect(tracked: Tracked) -> list[Box]:
             live[pairs[column]].append(box._replace(frame=number))
     tracks_shown = [each for each in tracks if each[-1].frame - each[0].frame >= MIN_DURATION * rate]
     if not tracks_shown:
-        raise NoTracks(
-            f"{shown(tracked.frames)}: no object moves for {MIN_DURATION:g} s; pass a tracker's file as its tracks"
-        )
+        raise NoTracks(f"{shown(tracked.frames)}: no object moves for {MIN_DURATION:g} s; pass a tracker's file")
     boxes = [box._replace(track=number) for number, track in enumerate(tracks_shown, start=1) for box in track]
     return sorted(boxes, key=lambda box: (box.frame, box.track))
 

@@ -129,9 +129,7 @@ def _judged(log_affinity: Tensor, labels: Tensor) -> _Judged:
 
 def _capped(a: _Judged, b: _Judged) -> Tensor:
     """Compute the bounds ``(B, B)`` that replace entries which are wrong in both matrices."""
-    return torch.where(
-        a.same, torch.maximum(a.highest_other, b.highest_other), torch.minimum(a.lowest_own, b.lowest_own)
-    )
+    return torch.where(a.same, a.highest_other.maximum(b.highest_other), a.lowest_own.minimum(b.lowest_own))
 
 
 def _same(labels: Tensor, like: Tensor) -> Tensor:

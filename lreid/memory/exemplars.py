@@ -282,7 +282,5 @@ class ExemplarMemory(ExemplarStore):
         if not self.fill:
             return Counter({label: min(quota, sizes[label]) for label in identities})
         # Every identity gets its first image, then every identity gets its second image, and so on.
-        places = sorted(
-            (number, rank, label) for rank, label in enumerate(identities) for number in range(sizes[label])
-        )
+        places = sorted(((turn, rank, label) for rank, label in enumerate(identities) for turn in range(sizes[label])))
         return Counter(label for _, _, label in places[: self.budget])

@@ -84,10 +84,7 @@ class StreamMemory(ExemplarStore):
             extras: additional values by name, (m,) or (m, K); K may grow. Images without a value get NaN.
         """
         count = len(labels)
-        extras |= {
-            "numbers": self.seen + np.arange(count, dtype=np.float64),
-            "entered": np.full(count, self.steps, np.float64),
-        }
+        extras |= {"numbers": self.seen + np.arange(float(count)), "entered": np.full(count, float(self.steps))}
         if self.policy == "scored" and "scores" not in extras:
             raise ValueError("the policy scored needs scores (m,)")
         if self.policy == "reservoir":

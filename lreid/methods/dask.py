@@ -18,9 +18,7 @@ from lreid.utils.devices import to_device
 
 StyleSteps = Annotated[int, Rule("number of updates of the style network after a task; 20,000 in the paper", least=0)]
 StyleBatch = Annotated[int, Rule("number of images per update of the style network; 128 in DASK's paper", least=2)]
-StylePad = Annotated[
-    int, Rule("width in pixels of the black border added before a random crop; 10 in the official code", least=0)
-]
+StylePad = Annotated[int, Rule("black border in pixels before a random crop; 10 in the official code", least=0)]
 
 
 class StyleRehearser:

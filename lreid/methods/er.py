@@ -80,9 +80,7 @@ class ER(Method):
         self.head_neck: nn.Module = bn_neck(model.dim).to(model.mean.device) if reid_head else nn.Identity()
         self.task_classes: tuple[int, ...] = ()
         if replay == 1 and type(self).loss is ER.loss and self.needs_pairs:  # other losses process all images together
-            raise ArgumentError(
-                "replay", "is 1, an image that BatchNorm cannot normalise alone; set it to 2 or more, or 0"
-            )
+            raise ArgumentError("replay", "is 1, but BatchNorm cannot normalise one image; set it to 2 or more, or 0")
         self.shared_classes = 0  # classes per task in a domain-incremental sequence, else 0
         self.offered: set[str] = set()  # paths of the task's images that were offered to the memory
 

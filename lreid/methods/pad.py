@@ -104,9 +104,7 @@ class PAD(Method):
                 "backbone", f"is {model.name}, but pad needs a CLIP model; use open_clip:ViT-B-16-quickgelu.openai"
             )
         require(chosen_slots <= slots, "chosen_slots", chosen_slots, f"at most slots, which is {slots}")
-        require(
-            not self.memory.budget, "exemplars", self.memory.budget, "0, because pad cannot train on past identities"
-        )
+        require(not self.memory.budget, "exemplars", self.memory.budget, "0, as pad cannot train on past identities")
         device = model.mean.device
         self.margin, self.label_smoothing = margin, label_smoothing
         self.weights = {"softmax": id_weight, "text": text_weight}

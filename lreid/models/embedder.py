@@ -168,10 +168,7 @@ class Embedder(nn.Module):
             ArgumentError: the images are not a tensor.
         """
         if not isinstance(images, Tensor):
-            raise ArgumentError(
-                "images",
-                "are not a tensor (B, 3, H, W) of normalised images; for paths, arrays and folders call extract",
-            )
+            raise ArgumentError("images", "are no tensor (B, 3, H, W) of normalised images; for others call extract")
         return self.pool(self._outputs(images))  # (B, dim)
 
     def maps(self, images: Tensor) -> Tensor:
@@ -182,10 +179,7 @@ class Embedder(nn.Module):
         """
         outputs = self._outputs(images)
         if outputs.ndim != 4:
-            raise ArgumentError(
-                "backbone",
-                f"{self.name} returns vectors, but the method needs feature maps; use a convolutional network",
-            )
+            raise ArgumentError("backbone", f"{self.name} returns vectors, but the method needs maps; use a CNN")
         return outputs
 
     def map_size(self) -> tuple[int, int]:

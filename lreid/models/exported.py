@@ -144,9 +144,7 @@ def _session(file: str | Path | bytes, name: str) -> tuple[bytes, Any]:
         return content, onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # exceptions of protobuf and onnxruntime share no base class
         raise_if_unreadable(error, name)
-        raise InputError(
-            f"{name}: cannot be read as ONNX: damaged or of another kind ({short_reason(error)})"
-        ) from None
+        raise InputError(f"{name}: cannot be read as ONNX: damaged or another kind ({short_reason(error)})") from None
 
 
 def _elsewhere(message: Any, tensor: Any) -> bool:

@@ -17,12 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lreid.errors import ArgumentError, require
-
-CHOICES = tuple(
-    norm + entry
-    for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b")
-    for entry in ("", "+input", "+grey")
-)
+from lreid.utils.rules import NORMS
 
 
 class InstanceNorm(nn.InstanceNorm2d):
@@ -114,15 +109,13 @@ def put_norms(network: nn.Module, norm: str) -> None:
     Raises:
         ArgumentError: ``norm`` is unknown, or the network has no BatchNorm or no attribute ``stages``.
     """
-    require(norm in CHOICES, "norm", norm, f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
+    require(norm in NORMS, "norm", norm, f"{', '.join(NORMS[:-1])} or {NORMS[-1]}")
     kind, *more = norm.split("+")
     stages: list[list[nn.Module]] = [list(stage) for stage in getattr(network, "stages", ())]
     if (kind != "batch" or "stem" in more) and not any(isinstance(each, nn.BatchNorm2d) for each in network.modules()):
         raise ArgumentError("norm", f"is {norm}, but this backbone has no BatchNorm; use batch or batch+input")
     if kind != "batch" and not stages:
-        raise ArgumentError(
-            "norm", f"is {norm}, but this backbone does not name its blocks; use batch, batch+stem or batch+input"
-        )
+        raise ArgumentError("norm", f"is {norm}; the backbone names no blocks: use batch, batch+stem or batch+input")
     if kind == "ibn_b" or "stem" in more:
         _replace_first(network, InstanceNorm)
     if kind == "ibn_a":

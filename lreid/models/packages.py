@@ -71,7 +71,5 @@ def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     state, expected = read_tensors(Path(places[0], package.file)), network.state_dict()
     body = [value for name, value in state.items() if not name.startswith(("_fc.", "classifier."))]
     if [getattr(value, "shape", None) for value in body] != [value.shape for value in expected.values()]:
-        raise InputError(
-            f"{weights}: has another architecture than this backbone; use {' or '.join(package.backbones)}"
-        )
+        raise InputError(f"{weights}: has another architecture than the backbone; use {' or '.join(package.backbones)}")
     return dict(zip(expected, body, strict=True))

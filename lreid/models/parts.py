@@ -50,10 +50,11 @@ def neck_in(state: Mapping[str, Tensor]) -> bool | nn.Module:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put a module into evaluation mode within a context, and restore its previous mode afterwards."""
-    training = module.training
+    """Put a module into evaluation mode within a context, and restore the mode of each of its parts afterwards."""
+    modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
         yield
     finally:
-        module.train(training)
+        for part, training in modes:
+            part.training = training

@@ -48,9 +48,7 @@ def read_state_dict(file: str | Path) -> dict[str, Tensor]:
         if (other := next(same, None)) is not None:
             raise InputError(f"{file}: contains a second network under {other}; save only the tensors of one")
         if not state:
-            raise InputError(
-                f"{file}: contains no named tensors, at the top or under model or state_dict; pass a state dict"
-            )
+            raise InputError(f"{file}: holds no named tensors at the top, under model or state_dict; pass a state dict")
     return {_bare(key): value for key, value in state.items() if isinstance(value, Tensor)}
 
 

@@ -103,9 +103,7 @@ def load_neck(neck: nn.Module, weights: Weights) -> None:
     try:
         neck.load_state_dict(state)
     except RuntimeError:
-        raise InputError(
-            f"{weights.name}: holds no neck of this width; use weights of a model whose neck has this width"
-        ) from None
+        raise InputError(f"{weights.name}: holds no neck of this width; use weights with such a neck") from None
 
 
 def _backbone_state(weights: str | Weights, title: str, network: nn.Module) -> dict[str, Tensor]:

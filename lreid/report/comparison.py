@@ -180,9 +180,7 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
     """
     # Group the runs as if the key did not exist and, if it changes the data, as if all runs had the same protocol.
     finished = [run for run in runs if run["summary"]["seen_mAP"] is not None]
-    others = [
-        run | {"config": {name: run["config"][name] for name in run["config"] if name != key}} for run in finished
-    ]
+    others = [run | {"config": {k: run["config"][k] for k in run["config"] if k != key}} for run in finished]
     if key.startswith(DATA_KEYS):
         others = [run | {"protocol": None} for run in others]
     value_of = {id(other): run["config"][key] for other, run in zip(others, finished, strict=True)}

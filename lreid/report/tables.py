@@ -86,19 +86,13 @@ def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> 
         for run in group.runs:
             folder = places[id(run)]
             if (first := of_seed.setdefault(run["seed"], folder)) != folder:
-                raise InputError(
-                    f"{folder}: has the same seed and config as {first}, so the two count as one run; pass only "
-                    "one of the two"
-                )
+                raise InputError(f"{folder}: has the same seed and config as {first}; pass only one of the two")
 
 
 def by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
     """Return the groups of each benchmark, with a suffix for titles that names the benchmark if there are several."""
     names = dict.fromkeys(group.benchmark for group in groups)
-    return [
-        ([group for group in groups if group.benchmark == name], f", {name}" if len(names) > 1 else "")
-        for name in names
-    ]
+    return [([group for group in groups if group.benchmark == name], f", {name}" * (len(names) > 1)) for name in names]
 
 
 def labels(groups: Sequence[Group]) -> list[str]:
@@ -361,9 +355,7 @@ def index_table(results: dict[str, Any]) -> str:
             continue
         right, index = exact[row["checkpoint"], row["test"]], row["index"]
         depths.add("all images" if row["index"]["name"] == "flat" else f"the {index['depth']} images")
-        figures = [
-            text for key, _ in shown for text in (number(row[key]), number(row[key] - right[key], 1, signed=True))
-        ]
+        figures = [text for key, _ in shown for text in (number(row[key]), number(row[key] - right[key], signed=True))]
         recalls = [number(index["recall"].get(k)) for k in ("1", "10", "100")]
         measures = (number(index["queries_per_second"], 0), number(index["megabytes"]), number(index["build_seconds"]))
         rows.append([row["checkpoint"], row["test"], index["name"], *figures, *recalls, *measures])

@@ -11,7 +11,7 @@ import numpy as np
 from lreid.errors import InputError
 from lreid.utils.extras import registrar
 from lreid.utils.files import write_text
-from lreid.utils.reading import escaped, misfit, read_json, require_not_newer
+from lreid.utils.reading import escaped, misfit, raise_if_unreadable, read_json, require_not_newer
 
 RESULTS_SCHEMA = 1
 
@@ -304,9 +304,7 @@ def resumed_results(fresh: Results, saved: Results, path: Path) -> Results:
     else:
         changed = _other_content(fresh, saved)
     if changed:
-        raise InputError(
-            f"{path}: {changed} from those with which the run started; restore these, or choose another --out"
-        )
+        raise InputError(f"{path}: {changed} from those at the run's start; restore these, or choose another --out")
     new = [metric.name for metric in METRICS if metric.name not in saved]  # registered after the start of the run
     return {key: value for key, value in (fresh | saved).items() if key not in new}  # type: ignore[return-value]
 
@@ -338,12 +336,9 @@ def read(run: str | Path) -> Results:
     path = Path(run) / "results.json" if Path(run).is_dir() else Path(run)
     try:
         results = read_json(path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; name the folder of a run that finished a task") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); correct its permissions") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not valid JSON ({error}); continue with --resume to write it again") from None
+    except (OSError, ValueError) as error:
+        raise_if_unreadable(error, path, advice="name the folder of a run that finished a task")
+        raise InputError(f"{path}: cannot be read as JSON ({error}); --resume writes it again") from None
     if isinstance(results, dict):
         require_not_newer(path, results.get("schema"), RESULTS_SCHEMA, f"not a results file of schema {RESULTS_SCHEMA}")
     if not isinstance(results, dict) or results.get("schema") != RESULTS_SCHEMA:

@@ -69,9 +69,7 @@ def add_task(results: Results, figures: Sequence[TestFigures], unfused: Sequence
 
 def add_initial(results: Results, figures: Sequence[TestFigures]) -> None:
     """Record the metrics of all galleries before the first task."""
-    results["initial"] = {
-        name: [round(figure.metrics[name], 4) for figure in figures] for name in metric_names(results)
-    }
+    results["initial"] = {name: [round(each.metrics[name], 4) for each in figures] for name in metric_names(results)}
     results["initial_ap"] = {
         gallery["name"]: [round(value, 4) for value in figure.identity_ap.values()]
         for gallery, figure in zip(results["galleries"], figures, strict=True)

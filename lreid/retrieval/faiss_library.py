@@ -83,9 +83,7 @@ def _recipe(name: str, count: int, width: int) -> str:
     if name != "ivfpq":
         return name
     if count < IVFPQ_LEAST:
-        raise ArgumentError(
-            "index", f"is 'ivfpq', but ivfpq needs {IVFPQ_LEAST} images or more for training, got {count}; use flat"
-        )
+        raise ArgumentError("index", f"is 'ivfpq', which needs {IVFPQ_LEAST} images or more, got {count}; use flat")
     lists = min(int(4 * count**0.5), count // 39)
     codes = next(codes for codes in range(max(1, width // 4), 0, -1) if width % codes == 0)
     return f"IVF{lists},PQ{codes}np;nprobe=32"

@@ -166,29 +166,11 @@ def camera_pairs(evaluation: Evaluation, *, rank1: bool = False, fewest: int = 1
     Returns:
         Fractions by pair; empty without cameras or with a single pair.
     """
-    queries, ranks, cameras = evaluation.matches
-    if evaluation.cameras is None or cameras is None:
-        return {}
-    wrong = ranks - 1 - _places(queries)  # images of other identities ahead of each match
-    names, code = np.unique(cameras, return_inverse=True)
-    groups = queries * len(names) + code  # one per query and camera of its matches
-    order = np.argsort(groups, kind="stable")
-    wrong, groups = wrong[order], groups[order]
-    right = _places(groups) + 1
-    start = np.flatnonzero(right == 1)
-    precisions = np.add.reduceat(right / (wrong + right), start) / np.diff(start, append=len(groups))
-    rows, columns = np.divmod(groups[start], len(names))
-    texts = [f"{evaluation.cameras[row]} → {names[column]}" for row, column in zip(rows, columns, strict=True)]
+    texts, precisions, firsts = evaluation.by_camera
     pairs, pair, counts = np.unique(texts, return_inverse=True, return_counts=True)
-    means = np.bincount(pair, wrong[start] == 0 if rank1 else precisions) / counts
+    means = np.bincount(pair, firsts if rank1 else precisions) / counts
     figures = {str(pairs[at]): float(means[at]) for at in np.flatnonzero(counts >= fewest)}
     return figures if len(figures) > 1 else {}
-
-
-def _places(groups: np.ndarray) -> np.ndarray:
-    """Number the entries of each group from 0; entries of a group are neighbours."""
-    start = np.flatnonzero(np.diff(groups, prepend=-1))
-    return np.arange(len(groups)) - np.repeat(start, np.diff(start, append=len(groups)))
 
 
 @dataclass(frozen=True)

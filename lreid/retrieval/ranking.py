@@ -8,6 +8,7 @@ query × gallery matrix.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -73,6 +74,27 @@ class Evaluation:
         counts = np.bincount(self.matches.queries, minlength=len(self.ap))
         return np.split(self.matches.ranks, np.cumsum(counts)[:-1])
 
+    @cached_property
+    def by_camera(self) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """For each query and camera of its matches: both cameras as text, the AP, and whether a match ranks first.
+
+        Matches in other cameras are left out of each of these rankings, and AP is rectangular.
+        """
+        queries, ranks, cameras = self.matches
+        if self.cameras is None or cameras is None:
+            return [], np.empty(0), np.empty(0)
+        wrong = ranks - 1 - _places(queries)  # images of other identities ahead of each match
+        names, code = np.unique(cameras, return_inverse=True)
+        groups = queries * len(names) + code  # one per query and camera of its matches
+        order = np.argsort(groups, kind="stable")
+        wrong, groups = wrong[order], groups[order]
+        right = _places(groups) + 1
+        start = np.flatnonzero(right == 1)
+        precisions = np.add.reduceat(right / (wrong + right), start) / np.diff(start, append=len(groups))
+        rows, columns = np.divmod(groups[start], len(names))
+        texts = [f"{self.cameras[row]} → {names[column]}" for row, column in zip(rows, columns, strict=True)]
+        return texts, precisions, wrong[start] == 0
+
     def __repr__(self) -> str:
         ranks = "".join(f", Rank-{k} {100 * self.cmc[k - 1]:.1f}" for k in (1, 5, 10) if k <= len(self.cmc))
         figures = f"mAP {100 * self.mAP:.1f}{ranks}, mINP {100 * self.mINP:.1f} per cent"
@@ -88,6 +110,12 @@ class Evaluation:
             f"{self.num_absent} with an identity that is not in the gallery, "
             f"{self.num_filtered} with one that occurs only under the query's own camera"
         )
+
+
+def _places(groups: np.ndarray) -> np.ndarray:
+    """Number the entries of each group from 0; entries of a group are neighbours."""
+    start = np.flatnonzero(np.diff(groups, prepend=-1))
+    return np.arange(len(groups)) - np.repeat(start, np.diff(start, append=len(groups)))
 
 
 def evaluate(

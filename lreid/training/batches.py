@@ -93,9 +93,7 @@ class Batching:
             sampler = IdentitySampler(labels, identities=batch.IDENTITIES, images=batch.IMAGES, **common)
         images = sampler.images_per_batch
         if _is_too_small(images, method):
-            raise ArgumentError(
-                "images", "makes batches of a single image, which BatchNorm cannot normalise; set it to 2 or more"
-            )
+            raise ArgumentError("images", "makes batches of one image, which BatchNorm refuses; set it to 2 or more")
         if images % distributed.world():
             raise ArgumentError(
                 "identities",

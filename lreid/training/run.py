@@ -241,9 +241,7 @@ def _seed_all(seed: int) -> None:
 def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -> tuple[Path, dict[str, Any]] | None:
     """Load the checkpoint from which a run continues; return None for a new run."""
     if checkpoints_of(folder.checkpoints) and not resume:
-        raise InputError(
-            f"{folder.path}: already contains a run; add --resume to continue it, or choose a different --out"
-        )
+        raise InputError(f"{folder.path}: already contains a run; add --resume to continue it, or choose another --out")
     start = load_newest(folder.checkpoints)
     if start is not None:
         if changed := changed_keys(cfg, start[1]["config"], start[0]):
@@ -405,10 +403,7 @@ def changed_keys(cfg: Config, saved: str, path: Path) -> list[str]:
 def _divide(cfg: Config, method: Method) -> None:
     """Divide every batch among the processes of a run."""
     if distributed.world() > 1 and not method.divisible:
-        raise InputError(
-            f"METHOD.NAME: {cfg.METHOD.NAME} computes gradients itself, so only one process can train it; "
-            "start it without torchrun"
-        )
+        raise InputError(f"METHOD.NAME: {cfg.METHOD.NAME} computes gradients itself; start it without torchrun")
     distributed.divide(method.model)
 
 

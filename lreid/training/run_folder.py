@@ -59,9 +59,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             self.lock = lock(path / ".lock")
             self.locked = os.stat(path / ".lock")  # stays open, so that no other file gets its inode number
         except filelock.Timeout:
-            raise InputError(
-                f"{path}: another run is using this folder; wait for its end, or choose a different --out"
-            ) from None
+            raise InputError(f"{path}: another run uses this folder; wait, or choose another --out") from None
         except OSError as error:
             raise InputError(f"{path}: cannot be locked ({error.strerror}); choose an --out on another disk") from None
         for folder in (path, self.checkpoints):

@@ -26,10 +26,7 @@ def require_regular(path: str | Path) -> None:
         InputError: the path is a pipe (FIFO), a socket or a device.
     """
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise InputError(
-            f"{path}: is a pipe, a socket or a device, which lreid does not read; save its content in a file and pass "
-            "that file"
-        )
+        raise InputError(f"{path}: is a pipe, a socket or a device; save its content in a file, and pass that")
 
 
 def raise_if_unreadable(error: Exception, path: str | Path, kind: str = "file", advice: str = "check the path") -> None:
@@ -82,9 +79,7 @@ def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -
         UnknownFormat: ``version`` is larger than ``newest``.
     """
     if isinstance(version, (int, float)) and version > newest:
-        raise UnknownFormat(
-            f"{path}: {fault}: a later version wrote it (format {version}, this version reads {newest}); update lreid"
-        )
+        raise UnknownFormat(f"{path}: {fault}: a later version wrote it (format {version}, not {newest}); update lreid")
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -181,9 +176,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise InputError(f"{path}: contains a {type(content).__name__}, not a checkpoint or a state dict")
     if fault := _incomplete_tensor(content):
-        raise InputError(
-            f"{path}: {fault}; save contiguous tensors (torch.Tensor.contiguous) with the program that wrote it"
-        )
+        raise InputError(f"{path}: {fault}; save contiguous tensors with the program that wrote it")
     return content
 
 

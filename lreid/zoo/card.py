@@ -10,7 +10,7 @@ from typing import Any
 
 from lreid.errors import InputError, nearest_name
 from lreid.utils.files import list_folder, write_text
-from lreid.utils.reading import NUMBER, misfit, read_json
+from lreid.utils.reading import NUMBER, misfit, raise_if_unreadable, read_json
 from lreid.zoo.hosted import Published, published
 from lreid.zoo.names import PREFIX
 
@@ -147,11 +147,8 @@ def read_card(file: Path) -> Card:
     """
     try:
         keys = read_json(file)
-    except FileNotFoundError:
-        raise InputError(
-            f"{file}: no such card; weights of the zoo need a card next to them, which lreid zoo publish writes"
-        ) from None
     except (OSError, ValueError) as error:
+        raise_if_unreadable(error, file, "card", "weights need a card next to them, which lreid zoo publish writes")
         raise InputError(f"{file}: cannot be read as a card ({error}); download it again") from None
     if fault := misfit(keys, _form()) or (keys["verification"] and misfit(keys["verification"], VERIFICATION)):
         raise InputError(

@@ -45,9 +45,7 @@ def write_entry(card: Card, content: bytes) -> None:
             try:
                 write_atomically(card.weights, lambda file: file.write(content))
             except NotConfirmed:  # the weights may not be on disk, so the card is not written
-                raise InputError(
-                    f"{card.file}: not written, because the disk did not confirm the weights; check the disk"
-                ) from None
+                raise InputError(f"{card.file}: not written: the disk did not confirm the weights; check it") from None
             card.write()
             if before not in (None, card.weights):
                 _delete(before)

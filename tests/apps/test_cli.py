@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lreid.apps.arguments import one_line
 from lreid.apps.cli import COMMANDS, ON_WINDOWS, main, run_tool
-from lreid.errors import InputError, Stopped
+from lreid.errors import InputError, Stopped, one_line
 
 
 def tool_that(error: BaseException | None) -> object:
@@ -211,7 +210,7 @@ def test_every_command_explains_every_option(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["tarin"], "lreid: tarin: no such command; the nearest name is train; lreid --help lists all\n"),
+        (["tarin"], "lreid: tarin: no such command; the nearest is train; see lreid --help\n"),
         (["data", "check", "folder:gone"], "lreid data: "),
         (["train", "--resume", "--out", "gone"], "lreid train: "),
     ],

@@ -91,7 +91,7 @@ def test_other_models_and_options_are_refused(lreid, world: Path, tmp_path: Path
         score_gallery(where, tmp_path / "nobody", out=out)
     for words, message in (
         (["--checkpoint", world / "other.pt", "--out", out], f"{world / 'other.pt'}: is not the model"),
-        (["--rerank"], f"--rerank: does not apply to a saved gallery ({where}"),
+        (["--rerank"], f"--rerank: is not for a saved gallery ({where}"),
         (["--checkpoint", "zoo:people", "zoo:vehicles"], f"--checkpoint: {where} belongs to one model"),
     ):
         status, _, error = lreid("test", "--gallery", where, "--query", world / "query-people", *words)

@@ -83,7 +83,7 @@ def test_images_show_the_first_seed(lreid, folders: list[Path], tmp_path: Path) 
     assert alone.count("<h2>Ranked matches, plaza</h2>") == 1 and ".ranking {" in alone
     # A report with images, which `lreid train` writes for your images or with --images, stays.
     done = lreid("report", *folders)
-    assert done.status == 0 and f"{folders[0]}; pass --images" in done.err
+    assert done.status == 0 and f"{folders[0]}; --images rewrites one" in done.err
     assert (folders[0] / "report.html").read_text() == alone and (folders[1] / "report.html").exists()
     assert lreid("report", *folders, "--images", "--html", tmp_path / "all.html").status == 0
     assert (tmp_path / "all.html").read_text().count("<h2>Ranked matches, plaza</h2>") == 1

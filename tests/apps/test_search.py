@@ -116,7 +116,7 @@ def contents(world: Path) -> dict[Path, bytes]:
         ("add good.gallery q --checkpoint wide.pt", "wide.pt: is not the model"),
         ("calibrate good.gallery q --checkpoint wide.pt", "wide.pt: is not the model"),
         ("calibrate good.gallery somebody.png", "good.gallery: a threshold needs"),
-        ("build new.gallery q --checkpoint model.pt --kind ivfpq", "index is 'ivfpq', but ivfpq needs"),
+        ("build new.gallery q --checkpoint model.pt --kind ivfpq", "index is 'ivfpq', which needs"),
         ("build new.gallery somebody.png --checkpoint model.pt --adapt-norm features", "--adapt-norm is given"),
         ("query good.gallery q --checkpoint wide.pt --cross-model", "features have 256 numbers"),
         ("query good.gallery model.pt", "model.pt: "),

@@ -266,7 +266,7 @@ def test_index_has_a_row_after_the_exact_ranking(run: Path, tmp_path: Path) -> N
     assert plain == exact and exact | {"variant": "index hnsw"} == found  # so small a graph finds all
     assert cost["recall"]["10"] == 100
     assert json.loads((tmp_path / "test.json").read_text())["rows"][1]["index"] == cost
-    for index, reason in (("falt", "could not parse"), ("ivfpq", "ivfpq needs 9984 images or more")):
+    for index, reason in (("falt", "could not parse"), ("ivfpq", "which needs 9984 images or more")):
         with pytest.raises(InputError, match=f"^EVAL.INDEX is '{index}', .*{reason}"):
             score_checkpoints([checkpoint], tmp_path / "out", overrides=[*backend, index])
     with pytest.raises(InputError, match="^EVAL.INDEX_DEPTH is 0; it must be 1 or more"):

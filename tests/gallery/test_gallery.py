@@ -417,5 +417,5 @@ def test_matches_are_rows_of_the_arrays_and_a_threshold_decides_which_are_known(
 )
 def test_gallery_without_a_record_of_its_extraction_is_named(extras: dict[str, np.ndarray]) -> None:
     gallery = Gallery.build(np.eye(3, dtype=np.float32), ["a", "b", "c"], model="any", extras=extras)
-    with pytest.raises(InputError, match="does not record how its features were computed"):
+    with pytest.raises(InputError, match="does not record its extraction"):
         _ = gallery.extraction

@@ -244,7 +244,7 @@ def test_keys_of_ivfpq_are_checked(tmp_path):
 def test_missing_faiss_path_or_images_are_named(monkeypatch):
     with pytest.raises(InputError, match="^path is missing"):
         small().save()
-    with pytest.raises(InputError, match="ivfpq needs 9984 images"):
+    with pytest.raises(InputError, match="which needs 9984 images"):
         small("ivfpq")
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(InputError, match=r"faiss .*lreid\[cpu\]"):

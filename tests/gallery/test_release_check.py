@@ -106,7 +106,6 @@ def people(world: World) -> set[str]:
 
 def test_metrics_equal_those_of_nested_loops_and_the_gallery_does_not_change(world: World, tmp_path: Path) -> None:
     before = (world.folder / "people.gallery").read_bytes()
-    (tmp_path / ".galleries.lreid").mkdir()  # of a killed process
     assert checked(world, tmp_path, "--map", f"{world.folder / 'map'}") == 0
     assert (world.folder / "people.gallery").read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["check.html", "check.json"]

@@ -29,7 +29,7 @@ def test_undecodable_names_are_escaped(results, tmp_path):
     ("content", "message"),
     [
         (None, "no such file"),
-        ("{", "not valid JSON"),
+        ("{", "cannot be read as JSON"),
         ("[]", "not a results file of schema 1"),
         ('{"schema": 0}', "not a results file of schema 1"),
         ('{"schema": 2}', "not a results file of schema 1: a later version"),

@@ -233,7 +233,7 @@ def test_resume_refuses_changed_data(people: Path, tmp_path: Path, change: str, 
 
 def test_folder_in_use_is_refused(tmp_path: Path) -> None:
     """Of two starts one must see what the other has done, so the second reads nothing as long as the first works."""
-    with RunFolder(tmp_path / "run"), pytest.raises(InputError, match="another run is using this folder"):
+    with RunFolder(tmp_path / "run"), pytest.raises(InputError, match="another run uses this folder"):
         train(config(), tmp_path / "run", resume=True)
     assert not (tmp_path / "run").exists()  # nothing was written to it
 

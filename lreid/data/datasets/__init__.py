@@ -181,9 +181,7 @@ def spec_of(name: str) -> Spec:
             f"({WITHOUT_DUKE}), or dukemtmc_reid if you still have its re-ID part"
         )
     if os.path.exists(name):
-        raise InputError(
-            f"{name}: is not the name of a data set; write own:{name}, or csv:{name} for a list with splits"
-        )
+        raise InputError(f"{name}: names no data set; write own:{name}, or csv:{name} for a list with splits")
     if os.sep in name:
         raise InputError(f"{name}: is neither a folder, a file nor the name of a data set; check the path")
     names = [*specs(), *EXAMPLES]

@@ -56,9 +56,7 @@ def _read_view(folder: Path, pid_offset: int, camid: int) -> list[Record]:
     people = sorted(each for each in folder.iterdir() if each.is_dir())
     if other := next((each for each in people if not each.name.isdecimal()), None):
         raise InputError(f"{other}: unexpected name; expected the number of a person: rename or remove it")
-    return [
-        Record(str(path), pid_offset + int(person.name), camid) for person in people for path in visible_images(person)
-    ]
+    return [Record(str(path), pid_offset + int(each.name), camid) for each in people for path in visible_images(each)]
 
 
 SPECS = (

@@ -68,9 +68,7 @@ def read(home: Path) -> DataSet:
     train, test = (_frames(home, split) for split in SPLITS)
     queries = {query for (query,) in _rows(home / QUERIES, 1)}
     if outside := queries - set(range(len(_rows(home / "track_test_info.txt", 5)))):
-        raise InputError(
-            f"{home / QUERIES}: {min(outside)} is not the number of a line of track_test_info.txt; download it again"
-        )
+        raise InputError(f"{home / QUERIES}: {min(outside)} is no line of track_test_info.txt; download it again")
     return DataSet(
         "mevid",
         tuple(train),

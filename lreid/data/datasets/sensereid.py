@@ -6,9 +6,8 @@ SenseReID is only for testing. Most people in the gallery do not occur in any qu
 """
 
 from pathlib import Path
-from typing import Any
 
-from lreid.data.layout import read_folder
+from lreid.data.layout import read_folders
 from lreid.data.spec import DataSet, Layout, Spec, published
 
 FOLDERS = {"query": "test_probe", "gallery": "test_gallery"}
@@ -18,10 +17,7 @@ PATTERN = r"(?P<pid>\d+)_(?P<camid>\d+)"
 
 def read(home: Path) -> DataSet:
     """Read SenseReID, which is only for testing."""
-    splits: dict[str, Any] = {
-        split: tuple(read_folder(home / folder, PATTERN, EXAMPLE)) for split, folder in FOLDERS.items()
-    }
-    return DataSet("sensereid", train=(), **splits)
+    return read_folders("sensereid", home, FOLDERS, PATTERN, EXAMPLE)
 
 
 SPECS = (

@@ -27,9 +27,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     pids = [{record.pid for record in view} for view in views]
     if pids[0] != pids[1]:
         unpaired = min(pids[0] ^ pids[1])
-        raise InputError(
-            f"VIPeR: person {unpaired} is in only one of cam_a and cam_b of {home}; unpack the archive again"
-        )
+        raise InputError(f"VIPeR: person {unpaired} is only in cam_a or cam_b of {home}; unpack the archive again")
     trained = random_half(pids[0], seed=[seed, split // 2])
     return split_by_identity("viper", trained, views[0] + views[1], views[split % 2], views[1 - split % 2])
 

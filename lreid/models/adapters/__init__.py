@@ -47,9 +47,7 @@ def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: to
     require(size >= 1, "adapter_size", size, "1 or more")
     blocks = [name for name, block in network.named_modules() if _attends(block)]
     if not blocks:
-        raise ArgumentError(
-            "adapter", f"is {kind}, but {title} has no attention; use a transformer of timm, or set it to none"
-        )
+        raise ArgumentError("adapter", f"is {kind}, but {title} has no attention; use a transformer of timm, or none")
     most = len(blocks)
     require(0 <= layers <= most, "adapter_layers", layers, f"from 0 to {most}, the attention blocks of {title}")
     places = _places(network, blocks[-layers:], image)

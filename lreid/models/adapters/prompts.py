@@ -55,7 +55,5 @@ def insert(network: nn.Module, places: list[Place], count: int) -> None:
         name = f"{place.name}.attn"
         attention: Any = network.get_submodule(name)
         if f"{name}.qkv" not in place.linears or attention.qkv.out_features != 3 * attention.proj.in_features:
-            raise ArgumentError(
-                "adapter", f"is prompts, but {name} projects queries and keys separately; use lora or bottleneck"
-            )
+            raise ArgumentError("adapter", f"is prompts, but {name} has no joint qkv layer; use lora or bottleneck")
         network.set_submodule(name, PromptedAttention(attention, count))

@@ -93,9 +93,7 @@ def build(name: str) -> FastReidResNet50:
     """
     parts = name.split("_")[1:]
     if name not in ("resnet50", "resnet50_nl", "resnet50_gem", "resnet50_nl_gem"):
-        raise ArgumentError(
-            "backbone", f"fastreid:{name} is unknown; use fastreid:resnet50, with the suffix _nl, _gem or _nl_gem"
-        )
+        raise ArgumentError("backbone", f"fastreid:{name} is unknown; use resnet50, also with _nl, _gem or _nl_gem")
     return FastReidResNet50(**dict.fromkeys(parts, True))
 
 

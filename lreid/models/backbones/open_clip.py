@@ -113,7 +113,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     if kind not in (models := open_clip.list_models()):
         nearest = nearest_name(kind, models)
         raise ArgumentError(
-            "backbone", f"open_clip:{kind} is not a model of open_clip; the nearest name is open_clip:{nearest}"
+            "backbone", f"open_clip:{kind} is no model of open_clip; the nearest is open_clip:{nearest}"
         )
     tags = open_clip.list_pretrained_tags_by_model(kind)
     if hub and tag not in tags:

@@ -15,9 +15,7 @@ class SmallResNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True)
-        )
+        self.stem = nn.Sequential(nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True))
         shapes = ((32, 32, 1), (32, 64, 2), (64, 128, 2), (128, 256, 1))  # widths in and out, stride
         self.blocks = nn.Sequential(*(residual_block(*shape) for shape in shapes))
         for module in self.modules():
@@ -38,9 +36,7 @@ def residual_block(width_in: int, width_out: int, stride: int) -> BasicBlock:
     """Build a residual block; a convolution is its shortcut if the block changes the width or the size of maps."""
     shortcut = None
     if stride != 1 or width_in != width_out:
-        shortcut = nn.Sequential(
-            nn.Conv2d(width_in, width_out, 1, stride=stride, bias=False), nn.BatchNorm2d(width_out)
-        )
+        shortcut = nn.Sequential(nn.Conv2d(width_in, width_out, 1, stride, bias=False), nn.BatchNorm2d(width_out))
     return BasicBlock(width_in, width_out, stride, shortcut)
 
 
