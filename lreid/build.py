@@ -102,10 +102,7 @@ def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tupl
             elif typed and group == "BATCH" and (cfg.STREAM.SEGMENT or cls.batches == "stream"):
                 yield name, "which trains on a stream here, because STREAM.SEGMENT is above 0"
         elif name.startswith("EVAL.PROBE_") and not cfg.EVAL.ACCURACY and cfg.EVAL[last] != KEYS[name].default:
-            yield (
-                name,
-                "whose accuracy is not measured here; set EVAL.ACCURACY True on data with test images of classes",
-            )
+            yield name, "whose accuracy is not measured; set EVAL.ACCURACY True on data with test images of classes"
         elif group == "STREAM" and last != "SEGMENT" and not cfg.STREAM.SEGMENT and cls.batches != "stream":
             if cfg.STREAM[last] != KEYS[name].default:
                 yield name, "which trains on a stream only if STREAM.SEGMENT is above 0"

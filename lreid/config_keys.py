@@ -124,9 +124,7 @@ class BenchmarkSection(Section):
         "tasks of a single data set, each a name and its cameras or dates; an identity has one label in all of them",
         check=_groups,
     )
-    GROUP_BY: Literal["camera", "date"] = key(
-        "camera", "what GROUPS lists for each task: cameras or dates", choices=("camera", "date")
-    )
+    GROUP_BY: Literal["camera", "date"] = key("camera", "GROUPS lists cameras or dates", choices=("camera", "date"))
     IDENTITIES = key(0, "maximum number of training identities per data set; 0 means all", least=0)
     SCENARIO = key(
         "class-incremental",
@@ -156,11 +154,7 @@ class DataSection(Section):
     """Keys for the source, the cache and the loading of images."""
 
     ROOT = key("datasets", "folder of the data sets; image paths in a CSV file may be relative to it", free=True)
-    PATTERN = key(
-        "",
-        "pattern of the image paths in your folder, such as {pid}/{camid}_{n}.png; if empty, "
-        "lreid infers identities and cameras",
-    )
+    PATTERN = key("", "pattern of your image paths, such as {pid}/{camid}_{n}.png; if empty, lreid infers labels")
     CACHE_GIB = key(4.0, "maximum size of the decoded images that lreid keeps in memory, in GiB", least=0, free=True)
     SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read, instead of stopping with an error")
     WORKERS = key(0, "loader processes; 0 is fastest if all images fit into the cache", least=0, most=1024, free=True)
@@ -248,12 +242,7 @@ class ModelSection(Section):
         "norm in the stem and +input one for the input image; +grey corrects the white balance of the input image",
         choices=NORMS,
     )
-    SCALE = key(
-        1.0,
-        "factor by which features are multiplied; set it below 1 if the features of the initial "
-        "model have a large norm",
-        above=0,
-    )
+    SCALE = key(1.0, "factor of the features; set it below 1 if those of the initial model have a large norm", above=0)
     ADAPTER = key(
         "none",
         "adapter, a small part of a transformer that is trained while all other weights are frozen: lora (low-rank "
@@ -288,12 +277,7 @@ class TrainSection(Section):
     MOMENTUM = key(0.0, "momentum of the optimiser sgd", least=0, most=1)
     LR = key(1e-3, "learning rate; the default suits random weights, 2e-4 suits ImageNet weights", above=0)
     FROZEN_LAYERS = key(0, "number of layers, counted from the input of the backbone, that are not trained", least=0)
-    LAYER_DECAY = key(
-        1.0,
-        "learning rate of a backbone layer divided by that of the next layer; parts after the backbone have LR",
-        above=0,
-        most=1,
-    )
+    LAYER_DECAY = key(1.0, "learning rate of a backbone layer over that of the next; heads have LR", above=0, most=1)
     BIAS_RATE = key(1.0, "learning rate of biases, relative to that of the weights in their layer", above=0)
     WEIGHT_DECAY = key(1e-4, "weight decay (L2, added to the gradient)", least=0)
     SCHEDULE = key("exponential", "shape of the decay of the learning rate", choices=("exponential", "cosine", "steps"))
@@ -302,9 +286,7 @@ class TrainSection(Section):
     END_FACTOR = key(0.005, "last learning rate relative to LR (exponential, cosine); 1 = constant", above=0, most=1)
     STEP_FACTOR = key(0.1, "factor applied to LR at each epoch in MILESTONES (steps)", above=0, most=1)
     MILESTONES: list[int] = key([], "epochs at which the learning rate falls (steps)", check=_epoch_numbers)
-    FIRST_MILESTONES: list[int] = key(
-        [], "MILESTONES of the first task, if RESTARTS is True; [] = MILESTONES", check=_epoch_numbers
-    )
+    FIRST_MILESTONES: list[int] = key([], "MILESTONES of the first task (RESTARTS); [] = same", check=_epoch_numbers)
     FIRST_EPOCH_NUMBER = key(
         1,
         "number of the first epoch, for MILESTONES and the warm-up (steps): 1 in BoT's code, 0 in LSTKC's, -1 in AKA's",
@@ -330,11 +312,7 @@ class EvalSection(Section):
     BACKEND = key("faiss", "how galleries are searched: exactly, or by an index of faiss", choices=("exact", "faiss"))
     INDEX = key("flat", "faiss index: flat, hnsw, ivfpq, or a string for index_factory, such as IVF256,Flat;nprobe=16")
     INDEX_DEPTH = key(1000, "number of images that the index returns for a query; flat returns all images", least=1)
-    INDEX_DEVICE = key(
-        "auto",
-        "device on which faiss searches: cpu, cuda (the index is divided among all GPUs), "
-        "cuda:N, or auto (a GPU if possible)",
-    )
+    INDEX_DEVICE = key("auto", "device of faiss: cpu, cuda (all GPUs together), cuda:N, or auto (a GPU if possible)")
     INDEX_FLOAT16 = key(False, "store vectors on GPUs in 16 bits; scores then keep three digits, even those of flat")
     METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance between features", choices=("cosine", "euclidean"))
     AP: Literal["rectangular", "trapezoidal"] = key(
@@ -357,9 +335,7 @@ class EvalSection(Section):
     ACCURACY = key(False, "also measure classification accuracy, for data sets with test images of the trained classes")
     CURVE_IMAGES = key(0, "training images between measurements of ACCURACY in a task; 0 = only after tasks", least=0)
     PROBE_OPTIMIZER = key("sgd", "optimiser of the linear probe; the rate of adam is constant", choices=("sgd", "adam"))
-    PROBE_INPUT = key(
-        "fixed", "input of the linear probe: fixed features, or newly augmented images", choices=("fixed", "augmented")
-    )
+    PROBE_INPUT = key("fixed", "linear probe's input: fixed or newly augmented images", choices=("fixed", "augmented"))
     PROBE_LR = key(1.0, "learning rate of the linear probe", above=0)
     PROBE_EPOCHS = key(100, "number of epochs used to train the linear probe", least=1)
     BATCH_SIZE = key(128, "number of images per forward pass in the evaluation", least=1)

@@ -33,11 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands of ``lreid data`` and their options."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(
-        run: Callable[[argparse.Namespace], None], what: str, names: str, about: str
-    ) -> argparse.ArgumentParser:
+    def command(run: Callable[[argparse.Namespace], None], what: str, name: str, about: str) -> argparse.ArgumentParser:
         sub = subcommand(commands, run, what)
-        sub.add_argument("names", nargs="*" if run is _list else "+", metavar=names, help=about)
+        sub.add_argument("names", nargs="*" if run is _list else "+", metavar=name, help=about)
         if run is not _from_tracks:
             option(sub, "--root DIR", ROOT, Path("datasets"))
         return sub

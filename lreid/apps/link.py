@@ -80,10 +80,8 @@ def _add_linking(commands: Any) -> None:
     option(add, "--delay S", "with --online: maximum seconds from the end of a tracklet until it is linked", 10.0)
     relink = _command(commands, "relink", "link all tracklets again, and apply the corrections")
     for sub in (add, relink):
-        linked = (
-            "minimum mean cosine similarity of linked tracklets (default: calibrated, else stored, else the card's)"
-        )
-        option(sub, "--threshold T", linked, type=float)
+        least = "minimum mean cosine similarity of linked tracklets (default: calibrated, else stored, else the card's)"
+        option(sub, "--threshold T", least, type=float)
         rate = "share of pairs of different people that may reach the calibrated threshold"
         option(sub, "--false-accept-rate RATE", rate, 0.002)
         flag(sub, "--raw", "do not standardise features per recording")

@@ -381,10 +381,8 @@ def _reindex(args: argparse.Namespace) -> None:
         if args.images or args.old or args.force:
             raise InputError("--map: is missing; --images, --old and --force apply only with it")
         report = versions.reindex(args.gallery, args.checkpoint, **options)
-        features = (
-            f"{counted(report['images'], 'image')} with features of the new model, {report['extracted']} extracted"
-        )
-        print(f"{args.gallery}: {features} now; {after}")
+        images, extracted = counted(report["images"], "image"), report["extracted"]
+        print(f"{args.gallery}: {images} with features of the new model, {extracted} extracted now; {after}")
         return
     options |= {"labelled": list_images(args.images, "query", _sources(args)), "old": args.old, "force": args.force}
     mapping = model_map.reindex_by_map(args.gallery, args.checkpoint, _map_images(args), **options)

@@ -276,11 +276,8 @@ def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Pat
     """
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if not entry.name.startswith(".") and not entry.is_dir()]
-    passed_over = Counter(
-        Path(name).suffix.lower() or "no suffix"
-        for name in names
-        if not name.lower().endswith((*SUFFIXES, *OF_SYSTEMS))
-    )
+    rest = [Path(name) for name in names if not name.lower().endswith((*SUFFIXES, *OF_SYSTEMS))]
+    passed_over = Counter(file.suffix.lower() or "no suffix" for file in rest)
     if others is None:
         warn_of_others(folder, passed_over)
     else:

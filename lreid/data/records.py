@@ -210,11 +210,9 @@ class QueryGallery:
     @property
     def sizes(self) -> tuple[int, int]:
         """Numbers of queries and of gallery entries (images or tracklets)."""
-        query, gallery = (
-            {record.tracklet for record in records} if self.tracklets else records
-            for records in (self.query, self.gallery)
-        )
-        return len(query), len(gallery)
+        if self.tracklets:
+            return len({each.tracklet for each in self.query}), len({each.tracklet for each in self.gallery})
+        return len(self.query), len(self.gallery)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from torch.utils import data
 
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, require
 
 Passes = Literal["identities", "images"]
 
@@ -153,12 +153,9 @@ class IdentitySampler(Sampler):
         self.batches_per_pass = len(self.images) // identities
         if passes == "images":
             groups = np.array([max(len(rows) // images, 1) for rows in self.images])  # number of groups per identity
-            # A batch has at most one group per identity, so `count` batches use at most `count` groups of an identity.
-            fits = [
-                np.minimum(groups, count).sum() >= count * identities
-                for count in range(1, groups.sum() // identities + 1)
-            ]
-            self.batches_per_pass = sum(fits)
+            # A batch has at most one group per identity, so n batches use at most n groups of an identity.
+            most = groups.sum() // identities
+            self.batches_per_pass = sum(np.minimum(groups, n).sum() >= n * identities for n in range(1, most + 1))
         self.batches_per_epoch = self.steps or self.batches_per_pass
 
     @property
@@ -174,10 +171,8 @@ class IdentitySampler(Sampler):
         groups = [group for identity in order for group in self._groups(rng.permutation(self.images[identity]))]
         # Group i goes to batch i modulo `batches`. The groups of an identity follow each other and are at most
         # `batches`, so they go to different batches.
-        return [
-            np.concatenate([groups[turn * batches + batch] for turn in range(self.identities)])
-            for batch in rng.permutation(batches)
-        ]
+        end = self.identities * batches
+        return [np.concatenate(groups[batch:end:batches]) for batch in rng.permutation(batches)]
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
         return rng.permutation(len(self.images))
@@ -239,10 +234,7 @@ class CameraSampler(IdentitySampler):
         **options: Any,
     ) -> None:
         super().__init__(labels, **options)
-        if self.identities % neighbours:
-            raise ArgumentError(
-                "neighbours", f"is {neighbours}; it must divide the identities of a batch, {self.identities}"
-            )
+        require(self.identities % neighbours == 0, "neighbours", neighbours, f"a divisor of {self.identities}")
         self.cameras, self.neighbours = np.asarray(cameras), neighbours
         self.places = _connected([self.cameras[rows] for rows in self.images]) if neighbours > 1 else []
         if passes == "images" and not self.steps:

@@ -57,11 +57,9 @@ def score(
         searches: search object for each split; if empty, queries are compared with every gallery image.
         rerank, device: see :func:`lreid.retrieval.evaluate`.
     """
-    results = []
+    results, compare = [], partial(scores_of, metric=test.rules.metric, rerank=rerank)
     for split, search in zip(test.splits, searches or [None] * len(test.splits), strict=True):
-        scores = split_scores(
-            features, split, search, device, partial(scores_of, metric=test.rules.metric, rerank=rerank)
-        )
+        scores = split_scores(features, split, search, device, compare)
         options: dict[str, Any] = {"ap": test.rules.ap, "max_rank": MAX_RANK}
         if split.tracks is not None:
             results.append(evaluate_image_to_track(scores, split.query, split.gallery, split.tracks, **options))

@@ -102,10 +102,8 @@ def _cost(test: ListedTest, features: FeaturePair, searches: Sequence[Search | N
             pair = as_comparable(*split_features(features, split.rows, split.columns))
             costs.append(cost_of(search, Scorer(*pair, test.rules.metric)))
     recalls = {k: [cost.recall[k] for cost in costs if k in cost.recall] for k in (1, 10, 100)}
-    measures = {
-        measure: [getattr(cost, measure) for cost in costs]
-        for measure in ("queries_per_second", "megabytes", "build_seconds")
-    }
+    names = ("queries_per_second", "megabytes", "build_seconds")
+    measures = {name: [getattr(cost, name) for cost in costs] for name in names}
     return {
         "name": index.index,
         "depth": index.depth,

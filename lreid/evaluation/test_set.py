@@ -264,7 +264,5 @@ def file_numbers(queries: Iterable[str], gallery: Iterable[str]) -> tuple[np.nda
 def numbers_of(queries: Iterable[Any], gallery: Iterable[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Number the keys in two lists (int64, from 0), so that equal keys have the same number."""
     numbers: dict[Any, int] = {}
-    first, second = (
-        np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64) for keys in (queries, gallery)
-    )
-    return first, second
+    first, second = ([numbers.setdefault(key, len(numbers)) for key in keys] for keys in (queries, gallery))
+    return np.array(first, np.int64), np.array(second, np.int64)

@@ -34,10 +34,8 @@ def write_for_reid(model: Embedder, out: Path, card: str) -> float:
         logger.warning("the neck is left out, because reid cannot store one; features are those before the neck")
     own = ImagesToFeatures(model, raw=False)
     own.model.neck = nn.Identity()
-    state = {
-        key.removeprefix(getattr(model.backbone, "inner", "")): value.contiguous()
-        for key, value in own.model.backbone.state_dict().items()
-    }
+    inner = getattr(model.backbone, "inner", "")
+    state = {key.removeprefix(inner): value.contiguous() for key, value in own.model.backbone.state_dict().items()}
     state = {key: value for key, value in state.items() if not key.startswith("classifier.")}
     reason = "the tensors have other names"
     try:

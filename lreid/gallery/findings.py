@@ -205,15 +205,14 @@ def _note(results: dict[str, Any]) -> str:
 def ranked_query(finding: dict[str, Any], name: str, results: dict[str, Any], *, blur: bool) -> RankedQuery:
     """Create the ranking of a query under a name, with the threshold of ``results``."""
     person = finding["expected"]
-    headline = verdict(finding, results["threshold"], results["false_accept_rate"])
+    named = "" if person is None else f"{person}: "
+    headline = named + verdict(finding, results["threshold"], results["false_accept_rate"])
     matches = []
     for match in finding["matches"]:
         camera = () if match["camera"] is None else (f"cam {match['camera']}",)
         tile = _tile(match["path"], (match["identity"] or "no name", *camera), blur)
         matches.append(Match(match["rank"], f"{match['score']:.3f}", _verdict_of(match, person), tile))
-    return RankedQuery(
-        _tile(finding["image"], (name,), blur), headline if person is None else f"{person}: {headline}", matches
-    )
+    return RankedQuery(_tile(finding["image"], (name,), blur), headline, matches)
 
 
 def is_wide(path: str) -> bool:

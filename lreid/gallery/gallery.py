@@ -813,9 +813,7 @@ class Gallery:
     def _named(self, labels: GalleryRows) -> GalleryRows:
         """Return labels in which names replace numbers, if the gallery has names."""
         names = self.about.names
-        ids, cams = (
-            as_given(numbers, names.get(what)) for what, numbers in zip(LABELS, (labels.ids, labels.cams), strict=True)
-        )
+        ids, cams = as_given(labels.ids, names.get("identity")), as_given(labels.cams, names.get("camera"))
         return replace(labels, ids=ids, cams=cams)
 
     def _numbers(self, what: str, labels: Any, name: str, count: int) -> np.ndarray:

@@ -114,9 +114,8 @@ class MapRecord(NamedTuple):
     @classmethod
     def to_arrays(cls, maps: Sequence[MapRecord]) -> dict[str, np.ndarray]:
         """Return arrays from which :meth:`read` restores maps."""
-        return {
-            f"map/{name}": np.array(column) for name, column in zip(cls._fields, zip(*maps, strict=True), strict=True)
-        }
+        columns = zip(cls._fields, zip(*maps, strict=True), strict=True)
+        return {f"map/{name}": np.array(column) for name, column in columns}
 
 
 @dataclass(frozen=True)

@@ -85,9 +85,7 @@ def reindex(
         work.catch_up(old, now := Gallery.load(place), before)  # images that others added just before the switch
         return {"images": len(now), "extracted": work.extracted}
     except InputError as error:
-        raise InputError(
-            f"{where}: done, but images added just before the end may lack ({error}); add them again"
-        ) from None
+        raise InputError(f"{where}: done, but the last added images may be missing ({error}); add them") from None
 
 
 def _require_images(gallery: Gallery, skip_bad: bool) -> None:

@@ -123,9 +123,8 @@ def _report(threshold: float, stored: str, pairs: int, reached: int) -> None:
         rate += f"{100 * upper_limit(reached, pairs):.1f} % (confidence 95 %)"
     source = f" from {stored}" if stored else ""
     advice = "; check the page, and correct it with lreid link relink --threshold" if stored else ""
-    logger.log(
-        logging.WARNING if stored else logging.INFO, "threshold %s%s: %s%s", rounded_up(threshold), source, rate, advice
-    )
+    level = logging.WARNING if stored else logging.INFO
+    logger.log(level, "threshold %s%s: %s%s", rounded_up(threshold), source, rate, advice)
 
 
 def upper_limit(successes: int, trials: int) -> float:

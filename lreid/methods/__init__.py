@@ -8,7 +8,8 @@ import inspect
 import math
 import pkgutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, get_type_hints
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import lazy_loader
 
@@ -89,13 +90,16 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
 
 
 def method_rules(cls: type[Method]) -> dict[str, Rule]:
-    """Return the meaning and the limits of each option of a method, including the options of its base classes."""
+    """Return the meaning and the limits of each option of a method, including the options of its base classes.
+
+    The choices of an option whose type is a ``Literal`` are the values of the ``Literal``.
+    """
     rules: dict[str, Rule] = {}
     for base in cls.__mro__:
         if "__init__" in vars(base):
             for name, hint in get_type_hints(vars(base)["__init__"], include_extras=True).items():
                 for each in getattr(hint, "__metadata__", ()):
-                    rules.setdefault(name, each)
+                    rules.setdefault(name, replace(each, choices=each.choices or get_args(hint.__origin__)))
     return {name: rules[name] for name in method_defaults(cls) if name in rules}
 
 

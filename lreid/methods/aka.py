@@ -41,22 +41,11 @@ class AKA(LwF):
         self,
         model: Embedder,
         *,
-        plasticity_share: Annotated[
-            float, Rule("share of AKA's plasticity loss in the metric loss, in [0, 1]", least=0, most=1)
-        ] = 1.0,
+        plasticity_share: Annotated[float, Rule("share of plasticity loss in the metric loss", least=0, most=1)] = 1.0,
         stability_weight: Annotated[float, Rule("weight of the stability loss in the total loss", least=0)] = 5e-4,
         vertices: Annotated[int, Rule("number of vertices of the knowledge graph, at least 1", least=1)] = 64,
-        smoothing_classes: Annotated[
-            int,
-            Rule(
-                "number of classes over which label smoothing spreads the target; 0 means those of the "
-                "task; AKA's code uses 2494",
-                least=0,
-            ),
-        ] = 0,
-        teacher_in_training: Annotated[
-            bool, Rule("let the teacher's BatchNorm use the statistics of the batch, as AKA's official code does")
-        ] = False,
+        smoothing_classes: Annotated[int, Rule("classes of label smoothing; 0 = the task's (AKA: 2494)", least=0)] = 0,
+        teacher_in_training: Annotated[bool, Rule("let the teacher's BatchNorm use batch statistics")] = False,
         **lwf: Any,
     ) -> None:
         super().__init__(model, **lwf)

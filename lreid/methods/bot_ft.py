@@ -34,12 +34,8 @@ class BoTFineTuning(Method):
         model: Embedder,
         *,
         margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.3,
-        label_smoothing: Annotated[
-            float, Rule("label smoothing, the share of the target that is spread over all classes", least=0, most=1)
-        ] = 0.1,
-        soft_margin: Annotated[
-            bool, Rule("use the soft-margin triplet loss log(1 + exp(d+ - d-)) instead of one with a margin")
-        ] = False,
+        label_smoothing: Annotated[float, Rule("label smoothing: target share of all classes", least=0, most=1)] = 0.1,
+        soft_margin: Annotated[bool, Rule("triplet loss log(1 + exp(d+ - d-)) instead of a margin")] = False,
         normalize_triplet: Annotated[bool, Rule("scale features to unit length before the triplet loss")] = False,
         **options: Any,
     ) -> None:

@@ -1,6 +1,6 @@
 """CCLIS: a contrastive loss with prototypes, exemplars drawn by importance, and distillation of cosines."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -65,26 +65,12 @@ class CCLIS(Co2L):
         model: Embedder,
         *,
         temperature: Annotated[float, Rule("temperature of Sample-NCE and of the importance scores", above=0)] = 0.5,
-        prototype_rate: Annotated[
-            float,
-            Rule("factor of the learning rate for prototypes; CCLIS's official code uses 0.01 (and LR 1.0)", least=0),
-        ] = 0.01,
+        prototype_rate: Annotated[float, Rule("learning rate factor of prototypes (official: 0.01)", least=0)] = 0.01,
         passes: Annotated[int, Rule("number of passes over the images to compute their scores", least=1)] = 5,
-        weighted: Annotated[
-            bool,
-            Rule(
-                'weight exemplars by the inverse probability with which they were drawn; False is "RBS only" of Table 4'
-            ),
-        ] = True,
-        relation_classes: Annotated[
-            str, Rule("prototypes in prd's softmax: past (official code) or all (Eq. 13)", choices=("past", "all"))
-        ] = "past",
-        weigh_current: Annotated[
-            bool, Rule("also weight images of the current task, as CCLIS's official code does")
-        ] = False,
-        score_leak: Annotated[
-            bool, Rule("include the score for an image's own identity in the last pass, as CCLIS's official code does")
-        ] = False,
+        weighted: Annotated[bool, Rule('weight exemplars by inverse draw probability; False: "RBS only"')] = True,
+        relation_classes: Annotated[Literal["past", "all"], Rule("prototypes for prd (Eq. 13: all)")] = "past",
+        weigh_current: Annotated[bool, Rule("also weight images of the current task (official code)")] = False,
+        score_leak: Annotated[bool, Rule("also score the own identity in the last pass (official code)")] = False,
         **options: Any,
     ) -> None:
         super().__init__(model, temperature=temperature, **CCLIS.defaults | options)

@@ -48,19 +48,9 @@ class ContrastScoring(Method):
         model: Embedder,
         *,
         buffer: Annotated[int, Rule("number of images in the buffer; 0 means those of the first segment", least=0)] = 0,
-        policy: Annotated[
-            str,
-            Rule(
-                "rule that selects the images of the buffer: scored, or another policy such as fifo or random",
-                choices=POLICIES,
-            ),
-        ] = "scored",
-        lazy_interval: Annotated[
-            int, Rule("number of segments after which an image of the buffer is scored again, T in Equation 5", least=1)
-        ] = 1,
-        temperature: Annotated[
-            float, Rule("temperature of the SimCLR loss; 0.5 in the paper, but 0.07 for subsets of ImageNet", above=0)
-        ] = 0.5,
+        policy: Annotated[str, Rule("policy of the buffer: scored, or such as fifo", choices=POLICIES)] = "scored",
+        lazy_interval: Annotated[int, Rule("segments until an image is scored again, T in Eq. 5", least=1)] = 1,
+        temperature: Annotated[float, Rule("SimCLR temperature; for subsets of ImageNet 0.07", above=0)] = 0.5,
     ) -> None:
         super().__init__(model)
         self.policy, self.lazy_interval, self.temperature = policy, lazy_interval, temperature

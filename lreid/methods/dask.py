@@ -128,9 +128,7 @@ class DASK(FusedFineTuning):
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[
-            float, Rule("weight of the distillation, both for original and for rehearsed images", least=0)
-        ] = 1.0,
+        distillation_weight: Annotated[float, Rule("weight of both distillations", least=0)] = 1.0,
         rehearsal_weight: Annotated[
             float, Rule("weight of all loss terms of rehearsed images; with 0, nothing is rehearsed", least=0)
         ] = 4.5,

@@ -26,9 +26,7 @@ class Decoupled(DwPP):
         model: Embedder,
         *,
         alpha: Annotated[float, Rule("weight of positive pairs in the distillation")] = 0.5,
-        beta: Annotated[
-            float, Rule("weight of negative pairs; -1 means 1 minus the teacher's probability of the query's own class")
-        ] = 0.5,
+        beta: Annotated[float, Rule("weight of negative pairs; -1 = 1 - the teacher's own probability")] = 0.5,
         temperature: float = 1.0,
         **options: Any,
     ) -> None:

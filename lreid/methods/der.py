@@ -33,9 +33,7 @@ class DER(ER):
         self,
         model: Embedder,
         *,
-        logit_weight: Annotated[
-            float, Rule("weight alpha of the loss on stored logits; 0.5 for R-MNIST in Co²L's Table 4", least=0)
-        ] = 0.5,
+        logit_weight: Annotated[float, Rule("weight alpha of the loss on stored logits (Co²L: 0.5)", least=0)] = 0.5,
         asymmetric: Annotated[bool, Rule("use ER-ACE's loss of incoming images, not the plain cross-entropy")] = False,
         **er: Any,
     ) -> None:

@@ -46,12 +46,8 @@ class DKP(FusedFineTuning):
         *,
         samples: Annotated[int, Rule("number of samples from every image's distribution", least=1)] = 6,
         triplet_weight: Annotated[float, Rule("weight of the set triplet loss in the total loss", least=0)] = 1.5,
-        transfer_weight: Annotated[
-            float, Rule("weight of the knowledge transfer from prototypes; with 0, no prototypes are stored", least=0)
-        ] = 0.1,
-        relation_temperature: Annotated[
-            float, Rule("temperature of the cosines between images and prototypes", above=0)
-        ] = 0.1,
+        transfer_weight: Annotated[float, Rule("weight of the transfer from prototypes; 0 stores none", least=0)] = 0.1,
+        relation_temperature: Annotated[float, Rule("temperature of image-prototype cosines", above=0)] = 0.1,
         temperature: Annotated[float, Rule("temperature of the cosines within the batch", above=0)] = 0.1,
         **base: Any,
     ) -> None:

@@ -38,9 +38,7 @@ class DKPpp(DKP):
         *,
         distillation_weight: Annotated[float, Rule("weight of the loss term distill_rehearsed", least=0)] = 0.75,
         both_weight: Annotated[float, Rule("weight of the loss term triplet_both", least=0)] = 0.75,
-        rehearsal: Annotated[
-            bool, Rule("also train on images in the style of the previous domain; if False, the method equals DKP")
-        ] = True,
+        rehearsal: Annotated[bool, Rule("also train on images in the previous domain's style; False: DKP")] = True,
         distillation_temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         style_steps: StyleSteps = 200,
         style_batch: StyleBatch = 32,
@@ -48,11 +46,8 @@ class DKPpp(DKP):
         **dkp: Any,
     ) -> None:
         super().__init__(model, **DKPpp.defaults | dkp)
-        self.weights |= {
-            "triplet_rehearsed": self.weights["triplet"],
-            "triplet_both": both_weight,
-            "distill_rehearsed": distillation_weight,
-        }
+        self.weights |= {"triplet_both": both_weight, "distill_rehearsed": distillation_weight}
+        self.weights["triplet_rehearsed"] = self.weights["triplet"]
         self.rehearsal, self.distillation_temperature = rehearsal, distillation_temperature
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 

@@ -1,6 +1,6 @@
 """DMML-FT: fine-tuning with the DMML loss, without protection against forgetting."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
@@ -24,24 +24,10 @@ class DMMLFineTuning(Method):
         model: Embedder,
         *,
         margin: Annotated[float, Rule("margin that is subtracted from distances to other classes", least=0)] = 0.4,
-        metric: Annotated[
-            Distance,
-            Rule(
-                "distance between features: sqeuclidean (official code), euclidean (paper), or cosine",
-                choices=get_args(Distance),
-            ),
-        ] = "sqeuclidean",
-        clamp: Annotated[
-            bool, Rule("raise a distance to 0, without gradient, if subtracting the margin makes it negative")
-        ] = True,
+        metric: Annotated[Distance, Rule("distance; sqeuclidean: official code, euclidean: paper")] = "sqeuclidean",
+        clamp: Annotated[bool, Rule("raise negative distances after the margin to 0, without gradient")] = True,
         feature_penalty: Annotated[float, Rule("weight of the mean squared norm of the features")] = 5e-4,
-        mining: Annotated[
-            Literal["hard", "center"],
-            Rule(
-                "supports with which a query is compared: the hardest, or the mean of each class (center)",
-                choices=("hard", "center"),
-            ),
-        ] = "hard",
+        mining: Annotated[Literal["hard", "center"], Rule("compared supports: hardest, or mean of a class")] = "hard",
         **options: Any,
     ) -> None:
         super().__init__(model, **options)

@@ -25,12 +25,8 @@ class DMMLIRD(DwPP):
         self,
         model: Embedder,
         *,
-        temperature: Annotated[
-            float, Rule("temperature of the cosines of the model in training (kappa in Co²L)", above=0)
-        ] = 0.2,
-        teacher_temperature: Annotated[
-            float, Rule("temperature of the cosines of the previous model (kappa* in Co²L)", above=0)
-        ] = 0.01,
+        temperature: Annotated[float, Rule("kappa in Co²L, for cosines of the new model", above=0)] = 0.2,
+        teacher_temperature: Annotated[float, Rule("kappa* in Co²L, for the previous model", above=0)] = 0.01,
         **options: Any,
     ) -> None:
         super().__init__(model, temperature=temperature, **options)

@@ -21,16 +21,9 @@ class DwPP(DMMLFineTuning):
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[
-            float, Rule("weight of the distillation, lambda in DwoPP's Eq. 9", least=0)
-        ] = 1.0,
-        temperature: Annotated[
-            float, Rule("temperature of the teacher's and the student's distribution", above=0)
-        ] = 10.0,
-        prob_floor: Annotated[
-            float,
-            Rule("minimum probability; smaller probabilities are raised to it and get no gradient", least=0, below=1),
-        ] = 1e-4,
+        distillation_weight: Annotated[float, Rule("weight of the distillation, lambda in Eq. 9", least=0)] = 1.0,
+        temperature: Annotated[float, Rule("temperature of teacher and student", above=0)] = 10.0,
+        prob_floor: Annotated[float, Rule("minimum probability; lower ones get no gradient", least=0, below=1)] = 1e-4,
         **dmml: Any,
     ) -> None:
         super().__init__(model, **dmml)

@@ -63,11 +63,9 @@ class ER(Method):
         *,
         exemplars: Annotated[int, Rule("maximum number of images in the memory; 0 means fine-tuning", least=0)] = 500,
         exemplar_mib: float = 0.0,
-        store: str = "images",
+        store: Literal["images", "paths"] = "images",
         replay: Annotated[int, Rule("number of stored images per step; 0 = as many as incoming images", least=0)] = 0,
-        task_free: Annotated[
-            bool, Rule("also replay images of the current task; the official ER does so only if tasks are unknown")
-        ] = True,
+        task_free: Annotated[bool, Rule("also replay images of the task (official: if tasks are unknown)")] = True,
         replay_weight: Annotated[float, Rule("weight of the loss of stored images in the total loss", least=0)] = 1.0,
         reid_head: Annotated[bool, Rule("for re-identification, use the classifier of LSTKC's baseline")] = False,
     ) -> None:

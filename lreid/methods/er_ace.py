@@ -25,9 +25,7 @@ class ERACE(ER):
         self,
         model: Embedder,
         *,
-        official_denominator: Annotated[
-            bool, Rule("use the denominator of the official code (see asymmetric_cross_entropy)")
-        ] = False,
+        official_denominator: Annotated[bool, Rule("use the official denominator (asymmetric_cross_entropy)")] = False,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)

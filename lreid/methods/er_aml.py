@@ -32,26 +32,12 @@ class ERAML(ER):
         self,
         model: Embedder,
         *,
-        metric_loss: Annotated[
-            str, Rule("metric loss: supcon (Eq. 1) or triplet (Appendix E)", choices=("supcon", "triplet"))
-        ] = "supcon",
-        negatives: Annotated[
-            Literal["incoming", "all"],
-            Rule(
-                "images that can be negatives: those of identities in the incoming batch, or of all identities",
-                choices=("incoming", "all"),
-            ),
-        ] = "incoming",
-        temperature: Annotated[
-            float, Rule("temperature of supcon; the loss is multiplied by temperature / 0.07 (official code)", above=0)
-        ] = 0.2,
-        denominator: Annotated[
-            str, Rule("supcon's denominator: all (official code) or negatives (Eq. 1)", choices=("all", "negatives"))
-        ] = "all",
+        metric_loss: Annotated[Literal["supcon", "triplet"], Rule("metric loss: Eq. 1 or Appendix E")] = "supcon",
+        negatives: Annotated[Literal["incoming", "all"], Rule("identities that can be negatives")] = "incoming",
+        temperature: Annotated[float, Rule("temperature of supcon (loss x temperature / 0.07)", above=0)] = 0.2,
+        denominator: Annotated[Literal["all", "negatives"], Rule("of supcon: official code or Eq. 1")] = "all",
         margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.2,
-        incoming_weight: Annotated[
-            float, Rule("weight of the incoming loss; the official code uses 2 for triplet and 1 for supcon", least=0)
-        ] = 1.0,
+        incoming_weight: Annotated[float, Rule("weight of the incoming loss; official triplet: 2", least=0)] = 1.0,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)

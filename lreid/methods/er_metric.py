@@ -1,6 +1,6 @@
 """ER with a metric loss: replay with a triplet or DMML loss, without a classifier."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,21 +28,11 @@ class ERMetric(ER):
         self,
         model: Embedder,
         *,
-        metric_loss: Annotated[
-            str,
-            Rule(
-                "metric loss: triplet (batch-hard, for every image) or dmml (for every image that is not a support)",
-                choices=("triplet", "dmml"),
-            ),
-        ] = "triplet",
+        metric_loss: Annotated[Literal["triplet", "dmml"], Rule("batch-hard triplet or DMML loss")] = "triplet",
         asymmetric: Annotated[bool, Rule("compare an incoming image with incoming images only")] = False,
         margin: Annotated[float, Rule("margin of the loss; BoT uses 0.3 (triplet), DMML uses 0.4", least=0)] = 0.3,
-        supports: Annotated[
-            int, Rule("number of supports per identity, with which dmml compares other images", least=1)
-        ] = 2,
-        replay_each: Annotated[
-            int, Rule("number of images of a stored identity that are replayed together, if there are enough", least=2)
-        ] = 4,
+        supports: Annotated[int, Rule("supports per identity, with which dmml compares images", least=1)] = 2,
+        replay_each: Annotated[int, Rule("images of a stored identity that are replayed together", least=2)] = 4,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)

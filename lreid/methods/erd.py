@@ -41,9 +41,7 @@ class ERD(DwPP):
         distillation_weight: Annotated[float, Rule("weight of the loss term distill in the total loss", least=0)] = 0.5,
         alignment_weight: Annotated[float, Rule("weight of the loss term align in the total loss", least=0)] = 0.5,
         temperature: Annotated[float, Rule("temperature of all distributions in the distillation", above=0)] = 1.0,
-        whole_batch: Annotated[
-            bool, Rule("compute the DMML loss for all images of the batch; if False, only for the current part")
-        ] = True,
+        whole_batch: Annotated[bool, Rule("DMML loss of the whole batch; if False, of the current part")] = True,
         **options: Any,
     ) -> None:
         options = ERD.defaults | options

@@ -28,9 +28,7 @@ class FDR(DER):
         self,
         model: Embedder,
         *,
-        logit_weight: Annotated[
-            float, Rule("weight alpha of the distance; in Co²L's Table 4, 1.0 for 200 images and 0.3 for 500", least=0)
-        ] = 1.0,
+        logit_weight: Annotated[float, Rule("weight alpha of the distance (Co²L: 1.0; 0.3 for 500)", least=0)] = 1.0,
         **der: Any,
     ) -> None:
         super().__init__(model, logit_weight=logit_weight, **der)

@@ -32,12 +32,8 @@ class FeCAM(SimpleCIL):
         model: Embedder,
         *,
         power: Annotated[float, Rule("exponent of Tukey's power transform; 1 means no transform", above=0)] = 0.5,
-        shrink_variance: Annotated[
-            float, Rule("weight a of the mean variance in the shrunk covariance matrix", above=0)
-        ] = 1.0,
-        shrink_covariance: Annotated[
-            float, Rule("weight b of the mean covariance in the shrunk covariance matrix", least=0)
-        ] = 1.0,
+        shrink_variance: Annotated[float, Rule("weight a of the mean variance", above=0)] = 1.0,
+        shrink_covariance: Annotated[float, Rule("weight b of the mean covariance", least=0)] = 1.0,
     ) -> None:
         super().__init__(model)
         self.shrink_variance, self.shrink_covariance = shrink_variance, shrink_covariance

@@ -52,9 +52,7 @@ class FusedFineTuning(BoTFineTuning):
         soft_margin: bool = True,
         fusion: Annotated[float, Rule("weight alpha of the new network in the average", least=0)] = 0.5,
         measured_fusion: Annotated[bool, Rule("compute alpha from the images of the task, as LSTKC does")] = False,
-        adapt_norm: Annotated[
-            bool, Rule("re-estimate BatchNorm statistics on the images of a finished task; no official code does")
-        ] = False,
+        adapt_norm: Annotated[bool, Rule("re-estimate BatchNorm statistics on a finished task's images")] = False,
         later_rate: Annotated[float, Rule("factor of the learning rate for all tasks after the first", least=0)] = 1.0,
         **bot: Any,
     ) -> None:

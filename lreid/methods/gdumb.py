@@ -42,9 +42,7 @@ class GDumb(ER):
         self,
         model: Embedder,
         *,
-        passes: Annotated[
-            int, Rule("number of passes over the memory after a task; official: 256 for CIFAR, 128 for MNIST", least=1)
-        ] = 256,
+        passes: Annotated[int, Rule("passes over the memory after a task (official MNIST: 128)", least=1)] = 256,
         batch: Annotated[int, Rule("number of images per training step on the memory", least=1)] = 16,
         rate: Annotated[float, Rule("highest learning rate in training on the memory", above=0)] = 0.05,
         least_rate: Annotated[float, Rule("lowest learning rate in training on the memory", least=0)] = 0.0005,

@@ -48,10 +48,8 @@ class ICaRL(LwF):
         logits = self.classifier(self.model.neck(features))  # (B, K)
         labels, classes = batch.labels.to(features.device, non_blocking=True), logits.shape[1]
         shift = math.log(max(classes - 1, 1))
-        terms = {
-            "bce": classes * icarl_loss(logits - shift, labels),
-            "triplet": batch_hard_triplet_loss(features, labels, **self.triplet),
-        }
+        triplet = batch_hard_triplet_loss(features, labels, **self.triplet)
+        terms = {"bce": classes * icarl_loss(logits - shift, labels), "triplet": triplet}
         if self.teacher is not None:
             old = self.old_classifier(self.teacher.neck(self.teacher(batch.images)))  # (B, K_old)
             terms["distill"] = classes * icarl_loss(logits - shift, labels, old - shift) - terms["bce"]

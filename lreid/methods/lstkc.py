@@ -25,9 +25,7 @@ class LSTKC(FusedFineTuning):
         *,
         distillation_weight: Annotated[float, Rule("weight of the distillation in the total loss", least=0)] = 1.0,
         temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
-        detach_target: Annotated[
-            bool, Rule("stop the gradient through the corrected target; LSTKC's official code does not stop it")
-        ] = False,
+        detach_target: Annotated[bool, Rule("stop the gradient through the target; LSTKC's code does not")] = False,
         normalize_triplet: bool = True,
         measured_fusion: bool = True,
         **base: Any,

@@ -103,7 +103,6 @@ class LSTKCpp(FusedFineTuning):
     def _averaged(self, share: float) -> ClassifyingEmbedder:
         """Average both teachers; the older teacher has the weight ``share``."""
         average = copy.deepcopy(self.teacher)
-        average.load_state_dict(
-            linear_combination(self.teacher.state_dict(), self.long_teacher.state_dict(), 1 - share)
-        )
+        short, long = self.teacher.state_dict(), self.long_teacher.state_dict()
+        average.load_state_dict(linear_combination(short, long, 1 - share))
         return average

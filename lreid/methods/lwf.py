@@ -30,9 +30,7 @@ class LwF(BoTFineTuning):
         model: Embedder,
         *,
         distillation_weight: Annotated[float, Rule("weight of the distillation in the total loss", least=0)] = 1.0,
-        temperature: Annotated[
-            float, Rule("temperature of the teacher's and the student's distribution", above=0)
-        ] = 2.0,
+        temperature: Annotated[float, Rule("temperature of teacher and student", above=0)] = 2.0,
         **bot: Any,
     ) -> None:
         super().__init__(model, **bot)

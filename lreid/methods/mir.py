@@ -28,12 +28,7 @@ class MIR(ER):
         self,
         model: Embedder,
         *,
-        candidates: Annotated[
-            int,
-            Rule(
-                "number of stored images to choose from; 0 means five times the replayed ones (official code)", least=0
-            ),
-        ] = 0,
+        candidates: Annotated[int, Rule("stored images to choose from; 0 = 5 x the replayed ones", least=0)] = 0,
         virtual_rate: Annotated[
             float,
             Rule("learning rate of the virtual step; the official code uses its training rate (SGD, 0.1)", least=0),

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -90,9 +90,7 @@ class PAD(Method):
         text_batch: Annotated[int, Rule("number of images per batch of stage 1", least=1)] = 64,
         text_rate: Annotated[float, Rule("learning rate of stage 1 after the first task", above=0)] = 5e-3,
         first_text_rate: Annotated[float, Rule("learning rate of stage 1 in the first task", above=0)] = 2e-3,
-        text_teacher: Annotated[str, Rule(
-            "text teacher of stage 1: initial (the random initial tokens, as in PAD's official code) or none",
-            choices=("initial", "none"))] = "initial",
+        text_teacher: Annotated[Literal["initial", "none"], Rule("text teacher: initial tokens")] = "initial",
         anchor_weight: Annotated[float, Rule("weight of the text teacher's loss term", least=0)] = 0.5,
         negatives: Annotated[int, Rule("number of other identities in the text teacher's loss term", least=0)] = 256,
         noun: Annotated[str, Rule("noun for what the images show, used in the sentence of each identity")] = "person",

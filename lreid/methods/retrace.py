@@ -58,18 +58,8 @@ class Retrace(BoTFineTuning):
         model: Embedder,
         *,
         rate: Annotated[float, Rule("factor by which the learning rate of the run is multiplied", above=0)] = 2.0,
-        keep: Annotated[
-            float,
-            Rule(
-                "share of the gain on a task that interpolation must retain, if the previous network "
-                "already had 100 % mAP on its images; 1 retains the whole gain",
-                above=0,
-                most=1,
-            ),
-        ] = 0.93,
-        centre: Annotated[
-            float, Rule("share of the mean feature that is subtracted before features are compared", least=0)
-        ] = 0.75,
+        keep: Annotated[float, Rule("share of the gain to retain (if mAP was 100 %); 1 = all", above=0, most=1)] = 0.93,
+        centre: Annotated[float, Rule("share of the mean feature that is subtracted", least=0)] = 0.75,
     ) -> None:
         super().__init__(model, label_smoothing=0.0, soft_margin=True)
         self.labels = torch.empty(0, dtype=torch.int64)  # labels of the task's identities, ascending

@@ -53,8 +53,5 @@ def norm_statistics(
         for batch in np.array_split(order, min(math.ceil(len(order) / batch_size), len(order) // 2)):
             model._features([images[i] for i in batch], flip=False)
             bar.update(len(batch))
-    return {
-        name: state.cpu().numpy()
-        for name, state in model.state_dict().items()
-        if name.endswith(("running_mean", "running_var"))
-    }
+    ends = ("running_mean", "running_var")
+    return {name: state.cpu().numpy() for name, state in model.state_dict().items() if name.endswith(ends)}

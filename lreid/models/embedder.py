@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from lreid.models.inputs import (
     unsupported,
 )
 from lreid.models.parts import bn_neck, evaluating, layers_of
-from lreid.utils.devices import full_precision, tf32, to_device
+from lreid.utils.devices import Precision, full_precision, tf32, to_device
 
 if TYPE_CHECKING:
     from lreid.models.weights import Weights
@@ -138,7 +138,7 @@ class Embedder(nn.Module):
 
             add_adapter(backbone, adapter, adapter_size, adapter_layers, torch.zeros(1, 3, height, width), self.name)
             self.freeze(0)
-        self.precision: torch.dtype | Literal["tf32"] | None = None
+        self.precision: Precision = None
         self.neck: nn.Module = bn_neck(self.dim) if neck is True else neck or nn.Identity()
         if isinstance(neck, nn.Module):
             self.dim = int(neck.dim)  # type: ignore[arg-type]

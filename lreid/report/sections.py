@@ -410,10 +410,8 @@ def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()
         title = f"Hardest identities{where}" + (f", {ap} AP" if len(conventions) > 1 else "")
         over = f", mean over {len(of_convention)} runs" if len(of_convention) > 1 else ""
         note = f"Lowest average precision after the last task{over}, out of {len(people)} test identities."
-        shown = [
-            each._asdict() | {"face": pictures.faces.get((groups[0].benchmark, each.gallery, each.number))}
-            for each in people[:HARDEST]
-        ]
+        faces, name = pictures.faces, groups[0].benchmark
+        shown = [each._asdict() | {"face": faces.get((name, each.gallery, each.number))} for each in people[:HARDEST]]
         panels.append(panel("hardest.html", title, note, people=shown))
     return panels
 
@@ -611,10 +609,7 @@ def gallery_figures(results: Results, name: str) -> list[float | None]:
     values = [row[column] for row in results["mAP"]][start:]
     if not values:
         return [None] * len(GALLERY_FIGURES)
-    changes = [
-        pair
-        for row in range(max(1, start), len(results["mAP"]))
-        if (pair := falls_and_rises(identity_changes(results, name, row)))
-    ]
+    rows = range(max(1, start), len(results["mAP"]))
+    changes = [*filter(None, (falls_and_rises(identity_changes(results, name, row)) for row in rows))]
     falls, rises = (mean_and_std(each)[0] for each in zip(*changes, strict=True)) if changes else (None, None)
     return [values[0], max(values), values[-1], falls, rises]

@@ -61,9 +61,8 @@ class Group(NamedTuple):
     @property
     def name(self) -> str:
         """One line that distinguishes the group from all other groups."""
-        return ", ".join(
-            filter(None, (self.method, self.benchmark, self.ap, f"{self.tasks} task{'s' * (self.tasks != '1')}"))
-        )
+        tasks = f"{self.tasks} task{'s' * (self.tasks != '1')}"
+        return ", ".join(filter(None, (self.method, self.benchmark, self.ap, tasks)))
 
 
 def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
@@ -282,9 +281,8 @@ def _by_task_and_gallery(results: Results) -> str:
     heads = ["after task", *(gallery["name"] for gallery in galleries), *titles]
     body = text_table(heads, [[name, *line, *means] for name, line, means in zip(names, cells, averages, strict=True)])
     if len(body.partition("\n")[0]) > WIDTH and kinds:
-        by_task = text_table(
-            ["after task", *titles], [[name, *means] for name, means in zip(names, averages, strict=True)]
-        )
+        means = [[name, *row] for name, row in zip(names, averages, strict=True)]
+        by_task = text_table(["after task", *titles], means)
         last = [[gallery["name"], gallery["kind"], cell] for gallery, cell in zip(galleries, cells[-1], strict=True)]
         body = f"{by_task}\n\n{text_table([f'after task {len(rows)}', 'kind', 'mAP / Rank-1'], last)}"
         cells = cells[-1:]

@@ -19,10 +19,12 @@ RESULTS_SCHEMA = 1
 REAL = (int, float)
 REAL_OR_NONE = (int, float, type(None))
 CURVES_FORM = {"step": [REAL], "since_switch": [REAL]}
-ANYTIME_FORM = {"anytime_accuracy": [REAL]}
+ANYTIME_FORM = {kind: {"anytime_accuracy": [REAL]} for kind in ("class", "task")}
+HISTORY_FORM = {"ids": [int], "queries?": [int], "ap": [[REAL]]}
 POINT_FORM = {"images": int, "accuracy": {str: {"class": REAL, "task": REAL}}}
 GALLERY_FORM = {"name": str, "kind": str, "first_task": (int, type(None)), "queries?": int, "gallery?": int}
 
+Matrices = dict[str, dict[str, list[list[float]]]]  # by gallery and metric, or by classifier and kind
 Kind = Literal["seen", "unseen", "merged"]  # merged: all unseen test sets as one
 MEAN_KINDS: tuple[Kind, ...] = ("seen", "unseen")  # kinds that are averaged over several test sets
 
@@ -182,13 +184,11 @@ class Results(TypedDict, total=False):
     rank1: list[list[float]]
     # By gallery and metric: a triangular matrix. Row t has one value per model after tasks 0 to t: the metric of
     # queries by the model after task t in the gallery features of that model.
-    cross_model: Annotated[dict[str, dict[str, list[list[float]]]], KeyForm({str: {str: [[REAL]]}}, dict)]
+    cross_model: Annotated[Matrices, KeyForm({str: {str: [[REAL]]}}, dict)]
     # The same, but the gallery features are mapped from model to model up to that after task t.
-    cross_model_mapped: Annotated[dict[str, dict[str, list[list[float]]]], KeyForm({str: {str: [[REAL]]}}, dict)]
+    cross_model_mapped: Annotated[Matrices, KeyForm({str: {str: [[REAL]]}}, dict)]
     # By gallery: ids of the identities, their numbers of queries, and one row per task with their AP.
-    identity_ap: Annotated[
-        dict[str, dict[str, Any]], KeyForm({str: {"ids": [int], "queries?": [int], "ap": [[REAL]]}}, dict)
-    ]
+    identity_ap: Annotated[dict[str, dict[str, Any]], KeyForm({str: HISTORY_FORM}, dict)]
     # By metric and gallery: values of the latest model for parts of the gallery, such as pairs of cameras.
     parts: Annotated[dict[str, dict[str, dict[str, float]]], KeyForm({str: {str: {str: REAL}}}, dict)]
     # The model before the first task: by metric, one value per gallery; and by gallery, the AP of each identity.
@@ -198,12 +198,8 @@ class Results(TypedDict, total=False):
     identity_names: Annotated[dict[str, dict[str, str]], KeyForm({str: {str: str}})]
     summary: Annotated[dict[str, float | None], KeyForm({str: REAL_OR_NONE}, dict, needed=True)]
     # Classification: accuracy matrices of each classifier.
-    accuracy: Annotated[
-        dict[str, dict[str, list[list[float]]]], KeyForm({str: {"class": [[REAL]], "task": [[REAL]]}}, dict)
-    ]
-    accuracy_summary: Annotated[
-        dict[str, dict[str, Any]], KeyForm({str: {"class": ANYTIME_FORM, "task": ANYTIME_FORM}}, dict)
-    ]
+    accuracy: Annotated[Matrices, KeyForm({str: {"class": [[REAL]], "task": [[REAL]]}}, dict)]
+    accuracy_summary: Annotated[dict[str, dict[str, Any]], KeyForm({str: ANYTIME_FORM}, dict)]
     # Within tasks: mean accuracy over the tasks so far, by number of images.
     accuracy_curve: Annotated[list[dict[str, Any]], KeyForm([POINT_FORM], list)]
     # Number of images of the stream so far, if there is an accuracy curve.

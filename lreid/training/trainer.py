@@ -97,10 +97,8 @@ class Trainer:
         self.costs = Costs(results, method.model)
         task_steps = [epochs * steps for epochs, steps in zip(self.epochs, self.epoch_steps, strict=True)]
         self.progress = Progress(results, task_steps, shown=folder.writes)
-        self.observers: dict[str, Observer] = {
-            "history": LossHistory(results, folder.log, self.epochs),
-            "progress": self.progress,
-        }
+        history = LossHistory(results, folder.log, self.epochs)
+        self.observers: dict[str, Observer] = {"history": history, "progress": self.progress}
 
     def resume(self, checkpoint: dict[str, Any]) -> None:
         """Continue from a checkpoint's position; the caller restores model, method and results before this call."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,13 +16,8 @@ from torch import Tensor
 from lreid.errors import ArgumentError, raise_if_out_of_memory
 from lreid.utils.rules import device_fault
 
-# The torch type of each precision, by name.
-PRECISIONS: dict[str, torch.dtype | Literal["tf32"] | None] = {
-    "fp32": None,
-    "tf32": "tf32",
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-}
+Precision: TypeAlias = torch.dtype | Literal["tf32"] | None  # None: fp32
+PRECISIONS: dict[str, Precision] = {"fp32": None, "tf32": "tf32", "bf16": torch.bfloat16, "fp16": torch.float16}
 # Parameters of mallopt(3), from glibc's malloc.h.
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4
 ALL = 2**31 - 1  # bytes: malloc keeps all freed memory

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 # Normalisation layers of a backbone, see MODEL.NORM.
-NORMS = tuple(
-    norm + entry
-    for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b")
-    for entry in ("", "+input", "+grey")
-)
+_KINDS = ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b")
+NORMS = tuple(kind + entry for kind in _KINDS for entry in ("", "+input", "+grey"))
 # Devices of torch and of the packages that extend it.
 DEVICES = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|meta|mps|mtia|npu|xla|xpu)(:\d+)?")
 

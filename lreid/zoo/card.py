@@ -16,25 +16,12 @@ from lreid.zoo.names import PREFIX
 
 BUNDLED = Path(__file__).parents[1] / "weights"
 RESTRICTED = BUNDLED / "research"  # for research only: the wheel contains their cards, and the repository the weights
-FIGURES: dict[Any, Any] = {
-    "kind": str,
-    "queries": int,
-    "images": int,
-    **dict.fromkeys(("mAP", "rank1", "rank5", "rank10"), NUMBER),
-    str: NUMBER,  # type of all other metrics
-}
-FORM = {  # types of values in the card's lists and mappings
-    "mean": [NUMBER],
-    "std": [NUMBER],
-    "mirrors": [str],
-    "config": {},
-    "figures": {str: FIGURES},
-}
-VERIFICATION = {
-    **dict.fromkeys(("threshold", "false_accept_rate", "true_positive_rate"), NUMBER),
-    "impostor_pairs": int,
-    "galleries": [str],
-}
+FIGURES: dict[Any, Any] = dict.fromkeys(("mAP", "rank1", "rank5", "rank10"), NUMBER)
+FIGURES |= {"kind": str, "queries": int, "images": int, str: NUMBER}  # str: the other metrics
+# Types of values in the card's lists and mappings.
+FORM = {"mean": [NUMBER], "std": [NUMBER], "mirrors": [str], "config": {}, "figures": {str: FIGURES}}
+VERIFICATION: dict[str, Any] = dict.fromkeys(("threshold", "false_accept_rate", "true_positive_rate"), NUMBER)
+VERIFICATION |= {"impostor_pairs": int, "galleries": [str]}
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 

@@ -72,9 +72,8 @@ def upload(card: Card, repository: str, hub: Any) -> str:
 def page(card: Card, repository: str) -> str:
     """Write the page of a repository: front matter for the hub, then the content of the card."""
     licence = card.licence.lower()
-    front: dict[str, Any] = (
-        {"license": licence} if licence in LICENCES else {"license": "other", "license_name": licence}
-    )
+    other = {} if licence in LICENCES else {"license": "other", "license_name": licence}
+    front: dict[str, Any] = {"license": licence} | other
     front |= {
         "library_name": "lreid",
         "pipeline_tag": "image-feature-extraction",

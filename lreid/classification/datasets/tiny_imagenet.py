@@ -26,11 +26,8 @@ ANNOTATIONS = "val/val_annotations.txt"
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     """Read Tiny-ImageNet in its original layout."""
-    train = {
-        folder.name: visible_images(folder / "images")
-        for folder in sorted((home / "train").iterdir())
-        if (folder / "images").is_dir()
-    }
+    folders = [folder for folder in sorted((home / "train").iterdir()) if (folder / "images").is_dir()]
+    train = {folder.name: visible_images(folder / "images") for folder in folders}
     lines = read_lines(home / ANNOTATIONS, r"(\S+)\s+(\S+).*", "val_0.JPEG n03444034 0 32 44 62")
     classes = grouped(lines, itemgetter(2))
     test = {label: sorted(home / "val/images" / line[1] for line in images) for label, images in classes.items()}

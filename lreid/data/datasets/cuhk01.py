@@ -24,10 +24,8 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
 
     lreid draws the splits with a fixed seed; other toolkits draw random splits without a seed.
     """
-    records = [
-        record._replace(camid=(record.camid + 1) // 2)  # 1, 2, 3, 4 -> 1, 1, 2, 2
-        for record in read_folder(home / "campus", PATTERN, EXAMPLE)
-    ]
+    images = read_folder(home / "campus", PATTERN, EXAMPLE)
+    records = [image._replace(camid=(image.camid + 1) // 2) for image in images]  # 1, 2, 3, 4 -> 1, 1, 2, 2
     trained = random_half((record.pid for record in records), seed=[seed, split // 2])
     views = [[record for record in records if record.camid == camera] for camera in (1, 2)]
     return split_by_identity("cuhk01", trained, records, views[split % 2], views[1 - split % 2])

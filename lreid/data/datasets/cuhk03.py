@@ -84,10 +84,8 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
     folder = home / f"images_{boxes}"
     with naming_damage(home / TEST_SETS, f"has no test set {split}", "delete it and prepare CUHK03 again"):
         tested = {10000 * pair + person for pair, person in json.loads((home / TEST_SETS).read_text())[split]}
-    records = [
-        record._replace(pid=10000 * int(Path(record.path).name[0]) + record.pid)
-        for record in read_folder(folder, PATTERN, EXAMPLE)
-    ]
+    images = read_folder(folder, PATTERN, EXAMPLE)
+    records = [image._replace(pid=10000 * int(Path(image.path).name[0]) + image.pid) for image in images]
     test = tuple(record for record in records if record.pid in tested)
     train = tuple(record for record in records if record.pid not in tested)
     name = f"cuhk03_classic_{boxes}" + ("_single_shot" if single_shot else "")

@@ -335,7 +335,7 @@ FAULTS: list[tuple[str, dict[str, str | bytes | None], str]] = [
     ("lpw", {"scen2/view1/somebody/1.jpg": b""}, "somebody: unexpected name; expected the number of a person"),
     *(("market1501", {folder: None}, f"{folder}: no images for the .* split of market1501") for folder in MARKET),
     ("market1501", {"query": None, "query/-1_c1s1_000401_03.jpg": b""}, "no images for the query split"),
-    ("sensereid", {"test_gallery": None}, "SenseReID: no images for the gallery split of sensereid"),
+    ("sensereid", {"test_gallery": None}, "test_gallery: no images for the gallery split of sensereid"),
     ("viper", {"cam_b/007_90.bmp": None}, "VIPeR: person 7 is only in cam_a or cam_b"),
     ("ilids", {"Persons": None, "Persons/0001001.jpg": b"", "Persons/0002001.jpg": b""},
      "i-LIDS: person .* has a single image"),
