@@ -1,7 +1,7 @@
 """ER: experience replay; each step trains on incoming and on stored images."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
