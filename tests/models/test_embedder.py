@@ -119,11 +119,6 @@ def test_grey_images_have_three_equal_channels(model: Embedder) -> None:
     assert model.extract(grey[0]).shape == (1, 256)
 
 
-def test_normalized_rows_have_length_one(model: Embedder) -> None:
-    rows, raw = model.extract(IMAGES, normalize=True), model.extract(IMAGES)
-    np.testing.assert_allclose(rows, raw / np.sqrt((raw.astype(np.float64) ** 2).sum(1, keepdims=True)), rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     "images",
     [
@@ -234,7 +229,3 @@ def test_scale_multiplies_features_and_maps(pooling: str) -> None:
 def test_invalid_settings_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ArgumentError, match=f"{name} is {value!r}"):
         Embedder("small", **{name: value})
-
-
-def test_the_text_of_a_model_is_one_line(model: Embedder) -> None:
-    assert str(model) == "Embedder(small, 32 x 16 pixels to 256 numbers, 1.2 M parameters, cpu)"

@@ -12,14 +12,10 @@ def embedder(**options: object) -> Embedder:
     return Embedder("small", **({"height": 32, "width": 16} | options))
 
 
-def test_equal_networks_have_equal_fingerprints() -> None:
-    assert fingerprint(embedder()) == fingerprint(embedder())
-    assert len(fingerprint(embedder())) == 16 and int(fingerprint(embedder()), 16) > 0
-
-
 def test_mode_layout_and_counters_do_not_change_the_fingerprint() -> None:
     model = embedder().train()
     before = fingerprint(model)
+    assert len(before) == 16 and int(before, 16) > 0
     for name, buffer in model.named_buffers():
         if name.endswith("num_batches_tracked"):
             buffer += 7

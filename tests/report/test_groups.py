@@ -1,11 +1,8 @@
 """Names of runs and groups: what may be averaged, and how groups differ."""
 
-from pathlib import Path
-
 import pytest
 
-from lreid.errors import InputError
-from lreid.report.tables import group_names, grouped, labels, require_one_run_a_seed, short_key
+from lreid.report.tables import group_names, grouped, labels, short_key
 
 CONFIG = {
     "BENCHMARK.ORDER": "random",
@@ -98,14 +95,6 @@ def test_groups_contain_what_may_be_averaged(run, results):
     assert groups[0].name == "dwopp, EPOCHS 30, market, rectangular, 3/4 tasks"
     seeds = [results(seed=seed) for seed in (3, 0, 3)]
     assert [(group.seed, len(group.runs)) for group in grouped(seeds, each=True)] == [("3", 1), ("0", 1), ("3", 1)]
-
-
-def test_two_runs_of_one_seed_are_refused(run):
-    folders = [Path(name) for name in "abcd"]
-    others = [run(), run(TRAIN__EPOCHS=60), run(method="joint"), run() | {"seed": 1}]
-    require_one_run_a_seed(others, folders)
-    with pytest.raises(InputError, match=r"^d: .* b\b"):
-        require_one_run_a_seed([*others[2:], *others[:1], run() | {"seed": 1}], folders)
 
 
 def test_labels_contain_what_differs(results):

@@ -7,7 +7,7 @@ import pytest
 from lreid.errors import InputError
 from lreid.report import comparison_table, task_table
 from lreid.report.comparison import compare_table
-from lreid.report.tables import WIDTH, cross_model_table, grouped, index_table, number, score_table
+from lreid.report.tables import WIDTH, cross_model_table, index_table, number, score_table
 from lreid.results import METRICS, gain_interval
 
 
@@ -35,16 +35,6 @@ def test_task_table_without_unseen_galleries_or_changes(results):
     table = task_table(run)
     assert line_of(table, "after task") == ["after task", "plaza"]  # its mean would be the same again
     assert "unseen" not in table and "forgetting" not in table and "brackets" not in table
-
-
-def test_single_task_has_no_plural(results):
-    """In the table for a terminal, in the name of a group and on the page."""
-    run = results(rows=1) | {"tasks": ["city"]}
-    for gallery in run["galleries"]:
-        gallery["first_task"] = None if gallery["first_task"] is None else 0
-    run["loss_history"] = []
-    assert "1 of 1 task\n" in task_table(run)
-    assert grouped([run])[0].name.endswith(", 1 task")
 
 
 def test_task_table_before_the_first_task(results):

@@ -61,13 +61,14 @@ def test_distances_that_cancel_are_computed_on_the_cpu(monkeypatch: pytest.Monke
     assert not compared
 
 
+def refuse(*_: Any, **__: Any) -> None:
+    raise RuntimeError("Error in void faiss::gpu::f() at /project/f.cu:12: Error: 'x' failed: out of memory")
+
+
 def test_full_gpu_is_reported_or_replaced_by_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     simulate_gpus(monkeypatch, 1)
     images = problem(50)
     expected = evaluate(*images, search=FaissIndex(device="cpu").over(images[1], "cosine"))
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise RuntimeError("Error in void faiss::gpu::f() at /project/f.cu:12: Error: 'x' failed: out of memory")
 
     monkeypatch.setattr(faiss, "pairwise_distance_gpu", refuse)
     same(evaluate(*images, search=FaissIndex().over(images[1], "cosine")), expected)
@@ -146,9 +147,6 @@ def test_missing_faiss_names_the_extra_of_the_device(monkeypatch: pytest.MonkeyP
 
 def test_failed_copy_to_a_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     simulate_gpus(monkeypatch, 2)
-
-    def refuse(*_: Any) -> None:
-        raise RuntimeError("Error in void faiss::gpu::f() at /project/f.cu:12: Error: 'x' failed: out of memory")
 
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", refuse)
     with pytest.raises(InputError, match="^index_device .*: out of memory"):

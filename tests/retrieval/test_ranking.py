@@ -311,11 +311,3 @@ def test_identities_that_do_not_fit_are_refused():
             evaluate(features, features, [1, 2], np.array([1, wrong], np.uint64), camera_filter=False)
     largest = np.array([1, 2**63 - 1], np.uint64)
     assert evaluate(features, features, largest, largest, camera_filter=False).mAP == 1
-
-
-def test_repr_of_an_evaluation():
-    labels = ["ann", "bob", "eve"], ["bob", "ann", "ann"], ["1", "1", "1"], ["2", "2", "2"]
-    result = evaluate(np.eye(3), np.eye(3), *labels)
-    assert str(result) == (
-        "Evaluation(mAP 54.2, Rank-1 0.0, Rank-5 100.0, Rank-10 100.0, mINP 58.3 per cent, 2 of 3 queries with a match)"
-    )

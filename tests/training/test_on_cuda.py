@@ -17,16 +17,8 @@ CUDA = Path(__file__).resolve().parents[1] / "cuda"
 sys.path.append(str(CUDA))
 import simulated  # noqa: E402
 
-# How often the host waits for the device in a step, at most; 0 where a method is not here.
-WAITS = {
-    "der": 1,
-    "der_pp": 1,
-    "fdr": 1,
-    "gem": 1,
-    "gss": 1,
-    "mir": 1,
-    "contrast_scoring": 2,
-}  # for logits or scores that the memory keeps
+# How often the host waits for the device in a step, at most, for logits or scores that the memory keeps; else 0.
+WAITS = dict.fromkeys(("der", "der_pp", "fdr", "gem", "gss", "mir"), 1) | {"contrast_scoring": 2}
 
 
 @pytest.fixture
