@@ -78,7 +78,7 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
     clips, kinds = [], {}
     for camera, of in content["cameras"].items():
         if "/" in camera or not camera.strip() or not camera.isprintable() or camera.startswith("."):
-            raise InputError(f"{file}: camera {camera!r}: write a name without /, line breaks or a leading dot")
+            raise InputError(f"{file}: camera {camera!r} names a folder; write no /, line breaks or leading dot")
         video = of["video"] if "://" in of["video"] else Path(spelled(str(file.parent / of["video"])))
         tracks = Path(spelled(str(file.parent / of["tracks"]))) if "tracks" in of else None
         for path, what in ((video, "video or folder of frames"), (tracks, "file of tracks")):
