@@ -198,15 +198,10 @@ def test_many_methods_share_one_legend_and_look_different(results):
 
 
 def test_sensitivity_is_a_line_of_means_over_the_values(results):
+    chosen = [("dwopp", 10.0, 4), ("dwopp", 0.1, 1), ("dwopp", 0.1, 3), ("dwopp", 1.0, 2), ("dwpp", 1.0, 0)]
     runs = [
         results(rows=4, method=method, shift=shift, config={"METHOD.TEMPERATURE": value, "TRAIN.LR": 0.1})
-        for method, value, shift in [
-            ("dwopp", 10.0, 4),
-            ("dwopp", 0.1, 1),
-            ("dwopp", 0.1, 3),
-            ("dwopp", 1.0, 2),
-            ("dwpp", 1.0, 0),
-        ]
+        for method, value, shift in chosen
     ]
     (axes,) = sensitivity_curve(runs, "METHOD.TEMPERATURE").axes
     assert lines_of(axes) == {"dwopp": ([0.1, 1.0, 10.0], [22.5, 22.5, 24.5]), "dwpp": ([1.0], [20.5])}

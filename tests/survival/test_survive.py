@@ -15,22 +15,8 @@ from lreid.build import method_of
 pytestmark = pytest.mark.slow
 
 COMMANDS = ("build", "add", "remove", "calibrate", "query", "reindex", "rollback", "migrate", "publish", "download")
-COMMANDS += (
-    "rename",
-    "undo",
-    "serve-undo",
-    "reindex-map",
-    "check",
-    "report",
-    "train",
-    "serve-add",
-    "serve-remove",
-    "link-first",
-    "link-add",
-    "link-merge",
-    "link-undo",
-    "link-remove",
-)
+COMMANDS += ("rename", "undo", "reindex-map", "check", "report", "train", "serve-add", "serve-remove", "serve-undo")
+COMMANDS += ("link-first", "link-add", "link-merge", "link-undo", "link-remove")
 
 
 @pytest.fixture(scope="module")
