@@ -39,7 +39,7 @@ class MAS(BoTFineTuning):
         **bot: Any,
     ) -> None:
         super().__init__(model, **bot)
-        require(not model.adapter_merge, "adapter_merge", True, "False, because merging changes which weights are trained")
+        require(not model.adapter_merge, "adapter_merge", True, "False, so that the trained weights stay the same")
         self.weights = {"penalty": strength}
         self.decay = decay
         self.importance: dict[str, Tensor] = {}  # by name of the weight; empty in the first task

@@ -119,5 +119,5 @@ def test_penalty_is_the_weighted_squared_change(name: str) -> None:
 def test_merged_adapters_are_refused() -> None:
     network = model(neck=True)
     network.adapter_merge = True
-    with pytest.raises(ArgumentError, match="MODEL.ADAPTER_MERGE"):
+    with pytest.raises(ArgumentError, match="adapter_merge"):
         build_method("ewc", network)
