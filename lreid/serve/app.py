@@ -20,25 +20,37 @@ from lreid.utils.extras import installed_version
 STATIC = Path(__file__).with_name("static")
 # HTTP status by error; 422 for all others.
 STATUS = {Absent: 404, Conflict: 409, Unavailable: 503, OutOfMemory: 503, NotConfirmed: 500}
-BODY = {"requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
-FORM = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": {"type": "object"}}}}}
+BINARY = {"type": "string", "format": "binary"}
+FORM = {"multipart/form-data": {"schema": {"type": "object", "properties": {"image": BINARY}}}}
+BODY = {"requestBody": {"required": True, "content": {"image/*": {"schema": BINARY}} | FORM}}
 LONGEST_PATH = 4096  # maximum length of a path
 
 
-async def _content(request: Request) -> bytes:
-    """Return the image that a request contains."""
-    if content := await request.body():
-        return content
-    raise HTTPException(422, "the body is empty; send the content of an image file")
-
-
 async def _contents(request: Request) -> list[bytes]:
-    """Return the images of a form, one per file."""
-    head = f"Content-Type: {request.headers.get('Content-Type', '')}\r\n\r\n".encode("latin-1")
-    form = message_from_bytes(head + await request.body())
-    if images := [bytes(part.get_payload(decode=True)) for part in form.walk() if part.get_filename()]:
+    """Return the images of a request: the files of a form, or the body as one image."""
+    kind, body = request.headers.get("Content-Type", ""), await request.body()
+    images = [body] if body else []
+    if kind.lower().startswith("multipart/"):
+        form = message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode("latin-1") + body)
+        parts = [part for part in form.walk() if not part.is_multipart()]
+        fields = [part.get_param("name", header="Content-Disposition") for part in parts if part.get_filename() is None]
+        if name := next(filter(None, fields), None):
+            name = str(name)[:MOST_LETTERS]
+            raise HTTPException(422, f"{name}: is not a file; pass options in the address: ?identity=anna&camera=1")
+        images = [bytes(part.get_payload(decode=True)) for part in parts if part.get_filename()]
+    if images:
         return images
-    raise HTTPException(422, "the body has no image files; send a form: curl -F image=@a.jpg -F image=@b.jpg")
+    raise HTTPException(422, "the request has no image; send an image file as the body, or as a form with one file")
+
+
+Contents = Annotated[list[bytes], Depends(_contents)]
+
+
+async def _content(contents: Contents) -> bytes:
+    """Return the image of a request that must have exactly one."""
+    if len(contents) > 1:
+        raise HTTPException(422, f"{len(contents)} files; send one (POST /search/group searches images of one person)")
+    return contents[0]
 
 
 async def _require_known(request: Request) -> None:
@@ -50,7 +62,6 @@ async def _require_known(request: Request) -> None:
 
 
 Content = Annotated[bytes, Depends(_content)]
-Contents = Annotated[list[bytes], Depends(_contents)]
 Identity = Annotated[str, Query(max_length=LONGEST_PATH)]
 Name = Annotated[str | None, Query(max_length=LONGEST_PATH)]
 Top = Annotated[int, Query(ge=1, le=100)]
@@ -68,7 +79,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
     app = FastAPI(
         title="lreid serve",
         version=installed_version("lreid") or "source",
-        description="Search a gallery by images. The body of a request is the content of an image file.",
+        description="Search a gallery by images. Send an image file as the body of a request, or in a form.",
         docs_url=None,  # FastAPI's own pages load scripts from a different site
         redoc_url=None,
         # only for the description of the API; Guard checks the token
@@ -100,7 +111,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
     def docs() -> HTMLResponse:
         return HTMLResponse(_description(app))
 
-    app.mount("/", StaticFiles(directory=STATIC, html=True))
+    app.mount("/", StaticFiles(directory=STATIC, packages=[("lreid.report", "static")], html=True))
     return app
 
 
@@ -113,7 +124,7 @@ def _routes(gallery: ServedGallery) -> APIRouter:
         """Find who is in an image; the answer has identity, unknown (null without a threshold) and matches."""
         return gallery.search([content], top, camera)
 
-    @router.post("/search/group", openapi_extra=FORM)
+    @router.post("/search/group", openapi_extra=BODY)
     def search_group(contents: Contents, top: Top = 10, camera: Name = None) -> dict[str, Any]:
         """Find who is in several images of one person or track, by the mean of their scores."""
         return gallery.search(contents, top, camera)
@@ -173,10 +184,10 @@ def _description(app: FastAPI) -> str:
         for path, methods in app.openapi()["paths"].items()
         for method, route in methods.items()
     ]
-    table = "".join(f"<tr>{''.join(f'<td>{escape(cell)}' for cell in row)}" for row in rows)
+    table = "".join(f"<tr>{''.join(f'<td class=text>{escape(cell)}' for cell in row)}" for row in rows)
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f'<title>API</title><link rel="stylesheet" href="page.css"><main><h1>API</h1><p>{escape(app.description)} '
+        f'<title>API</title><link rel="stylesheet" href="style.css"><main><h1>API</h1><p>{escape(app.description)} '
         'Types and answers: <a href="openapi.json">openapi.json</a>.</p>'
-        f"<table><tr><th>method<th>path<th>options<th>what it does{table}</table></main></html>"
+        f'<section class="scroll"><table><tr><th>method<th>path<th>options<th>what it does{table}</table></section></main></html>'
     )

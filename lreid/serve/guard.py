@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OPEN_PATHS = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health")  # need no token (no gallery data)
+# need no token (no gallery data)
+OPEN_PATHS = ("/", "/page.js", "/page.css", "/style.css", "/docs", "/openapi.json", "/health")
 MOST_CLIENTS = 1024  # maximum number of clients whose rates are tracked
 SECONDS = 30  # seconds within which the next part of a body must arrive
 HEADERS = {

@@ -90,7 +90,7 @@ class ServedGallery:
             return self._gallery
 
     def search(self, contents: Sequence[bytes], top: int = 10, camera: str | None = None) -> dict[str, Any]:
-        """Search the gallery; return the result of :func:`lreid.gallery.findings.findings` and the threshold.
+        """Search the gallery; return identity, unknown and matches (:func:`~lreid.gallery.findings.findings`), threshold.
 
         Args:
             contents: contents of image files of one person or track, whose scores are averaged.
@@ -105,7 +105,8 @@ class ServedGallery:
         features = np.concatenate([self._features(gallery, content, camera) for content in contents])
         matches = gallery.search(features, top, model=self._fingerprint, group=[0] * len(features))
         (finding,) = findings(matches, [""], [None], calibrated=about.threshold is not None)
-        return finding | {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
+        answer = {name: finding[name] for name in ("identity", "unknown", "matches")}
+        return answer | {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
 
     def add(self, content: bytes, identity: str | None = None, camera: str | None = None) -> dict[str, Any]:
         """Add an image to the gallery, and store its file.
@@ -301,10 +302,7 @@ def _suffix(content: bytes) -> str:
     except Image.DecompressionBombError:
         raise InputError(f"the image has far too many pixels; send one of at most {MOST_PIXELS:,} pixels") from None
     except Exception:  # PIL can raise almost any exception
-        raise InputError(
-            "the body is not an image of a known format; send a JPEG or PNG file as the whole body, not as a form: "
-            "curl --data-binary @FILE"
-        ) from None
+        raise InputError("the file is not an image of a known format; send a JPEG or PNG file") from None
     if width * height > MOST_PIXELS:
         raise InputError(f"the image has {width} x {height} pixels; send one of at most {MOST_PIXELS:,} pixels")
     return SUFFIX_OF.get(kind, f".{kind.lower()}")

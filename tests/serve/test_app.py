@@ -368,9 +368,24 @@ def test_images_of_a_form_are_one_query(client: TestClient, gallery: Path, queri
     found = Gallery.load(gallery).search([str(path) for path in queries[:3]], 4, group=[0, 0, 0])
     assert [match["path"] for match in answer["matches"]] == found.paths[0].tolist()
     assert [match["score"] for match in answer["matches"]] == pytest.approx(found.scores[0], abs=1e-5)
-    for broken in ({"content": png(0)}, {"files": [("image", ("a.png", b"x", "image/png"))]}, {"data": {"a": "b"}}):
+    for broken in ({"files": [("image", ("a.png", b"x", "image/png"))]}, {"data": {"a": "b"}}, {"content": b""}):
         answer = client.post("/search/group", **broken)
         assert answer.status_code == 422 and "\n" not in answer.json()["detail"]
+
+
+def test_form_with_one_file_is_the_same_as_a_body(client: TestClient, gallery: Path) -> None:
+    content = png(0) + bytes(range(256)) + b"\r\n\r\n--\r"  # bytes after the image are part of the file
+    file = ("image", ("a.png", content, "image/png"))
+    assert client.post("/search", files=[file]).json() == client.post("/search", content=content).json()
+    assert client.post("/search/group", content=content).json() == client.post("/search", content=content).json()
+    before = rows(gallery)
+    for wrong in ({"files": [file, file]}, {"files": [file], "data": {"identity": "anna"}}):
+        for address in ("/images", "/search"):
+            answer = client.post(address, **wrong)
+            assert answer.status_code == 422 and "\n" not in answer.json()["detail"]
+    assert rows(gallery) == before
+    added = client.post("/images?identity=anna", files=[file]).json()
+    assert Path(added["path"]).read_bytes() == content and client.get("/identities").json()["anna"] == 1
 
 
 def test_searches_during_changes_see_whole_galleries(client: TestClient, gallery: Path) -> None:
@@ -464,7 +479,7 @@ def test_only_images_of_the_gallery_can_be_read_or_removed(
 
 def test_token_is_needed_for_data_of_the_gallery(gallery: Path) -> None:
     client = client_of(gallery, base="http://gate.example", token=TOKEN)
-    for path in ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health"):
+    for path in ("/", "/page.js", "/page.css", "/style.css", "/docs", "/openapi.json", "/health"):
         assert client.get(path).status_code == 200
     calls = [("GET", "/info"), ("GET", "/metrics"), ("GET", "/images?path=x"), ("POST", "/search"), ("POST", "/images")]
     calls += [
@@ -550,7 +565,7 @@ def test_description_is_complete_and_pages_load_nothing_from_other_sites(client:
     assert all(each["description"] for path in description["paths"].values() for each in path.values())
     page = client.get("/docs").text
     assert all(path in page for path in description["paths"])
-    for address in ("/", "/docs", "/page.js", "/page.css"):
+    for address in ("/", "/docs", "/page.js", "/page.css", "/style.css"):
         answer = client.get(address)
         assert "http" not in answer.text.replace('"http', "") and answer.headers["X-Content-Type-Options"] == "nosniff"
         assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
