@@ -100,9 +100,12 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         identities = min(identities, method_file(method).get("BATCH.IDENTITIES", identities))
         overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
         cfg = resolved(load_config([keys, *files], overrides, report=False))
-    if "TRAIN.EPOCHS" not in given and pick_device(cfg.DEVICE).type == "cpu":
-        few = max(1, cfg.TRAIN.EPOCHS // 3)
-        notes.append(f"training on the CPU takes long; --epochs {few} takes a third of the time")
+    full = cfg.TRAIN.EPOCHS
+    # A run with --from inherits the number of epochs, and small networks are fast.
+    if not old and "TRAIN.EPOCHS" not in given and cfg.MODEL.BACKBONE != "small" and pick_device(cfg.DEVICE).type == "cpu":
+        few = max(1, full // 3)
+        cfg = resolved(load_config([keys, *files], [*overrides, "TRAIN.EPOCHS", str(few)], report=False))
+        notes.append(f"{few} epochs, because lreid trains on the CPU; --epochs {full} takes three times as long")
     ratio = size and size.ratio
     text = _plan_text(path, cfg, own, ratio=ratio, data_sets=data_sets, before=old and one_line(str(old)), notes=notes)
     return Plan(cfg, text, old)

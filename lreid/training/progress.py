@@ -21,6 +21,7 @@ logger = logging.getLogger("lreid")
 POINTS = 50  # number of entries of the history per task
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps [{elapsed}<{remaining}{postfix}]"
 LINE_EVERY = 30.0  # seconds between two progress lines if there is no progress bar
+FIRST_LINE = 5.0  # seconds from the first step to the first progress line
 
 
 class LossHistory(Observer):
@@ -86,7 +87,6 @@ class Progress(Observer):
         total, disable = sum(self.task_steps), None if self.shown else True  # None hides the bar outside a terminal
         self.bar = tqdm(total=total, initial=step, unit="step", disable=disable, leave=False, bar_format=BAR)
         self.first = self.step = step
-        self.started = self.line_at = time.monotonic()
         with logging_redirect_tqdm(), self.bar:
             yield
 
@@ -101,6 +101,8 @@ class Progress(Observer):
         """Count the batch; without a bar, log the time left from time to time, also within the first epoch."""
         self.bar.update()
         now, total = time.monotonic(), sum(self.task_steps)
+        if self.step == self.first:  # the evaluation of the initial model is over
+            self.started, self.line_at = now, now - max(LINE_EVERY - FIRST_LINE, 0)
         if self.bar.disable and now - self.line_at >= LINE_EVERY and self.step > self.first:
             left = (now - self.started) / (self.step - self.first) * (total - self.step) / 60
             self.line_at = now

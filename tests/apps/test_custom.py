@@ -131,6 +131,14 @@ def test_model_of_the_zoo_defines_the_network(shop: Path, tmp_path: Path, monkey
     assert plan(shop, [], ["MODEL.BACKBONE", "small"]).cfg.MODEL.WEIGHTS == "imagenet"
 
 
+def test_large_network_on_a_cpu_trains_a_third_of_the_epochs(shop: Path) -> None:
+    small, large = ["DEVICE", "cpu"], ["DEVICE", "cpu", "MODEL.WEIGHTS", zoo.PEOPLE]
+    full = plan(shop, [], small).cfg.TRAIN.EPOCHS
+    assert plan(shop, [], large).cfg.TRAIN.EPOCHS == full // 3
+    cfg = plan(shop, [], [*large, "TRAIN.EPOCHS", str(full)]).cfg
+    assert cfg.TRAIN.EPOCHS == full and cfg.MODEL.WEIGHTS == zoo.PEOPLE
+
+
 def test_list_without_training_images_is_refused(shop: Path) -> None:
     (shop / "index.csv").write_text("path,pid,split\nperson-0/cam1_0.png,0,query\nperson-0/cam1_1.png,0,gallery\n")
     with pytest.raises(InputError, match="index has no image of the split train"):

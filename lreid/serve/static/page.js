@@ -106,6 +106,7 @@ async function search() {
     } catch (error) {
       row.answer = { matches: [], error: error.message };
     }
+    row.element.querySelector("form").hidden = "error" in row.answer;
     row.element.querySelector(".matches").replaceChildren(...row.answer.matches.map(card));
     judge(row);
   }
@@ -116,9 +117,10 @@ function card(match) {
   image.title = match.path;
   call("GET", `images?${which}`).then((answer) => answer.blob()).then(
     (blob) => { image.src = URL.createObjectURL(blob); }, () => { image.alt = "image not found"; });
-  const [who, score] = item.querySelectorAll("span"), camera = match.camera === null ? "" : `, camera ${match.camera}`;
+  const [who, score, camera] = item.querySelectorAll("span");
   who.textContent = `${match.rank}. ${match.identity ?? "no name"}`;
-  score.textContent = `${match.score.toFixed(3)}${camera}`;
+  score.textContent = match.score.toFixed(3);
+  camera.textContent = match.camera === null ? "" : `camera ${match.camera}`;
   item.querySelector("button").onclick = () => removed(`this image of ${match.identity ?? "nobody"}`, which);
   return item;
 }
