@@ -100,10 +100,9 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         identities = min(identities, method_file(method).get("BATCH.IDENTITIES", identities))
         overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
         cfg = resolved(load_config([keys, *files], overrides, report=False))
-    full = cfg.TRAIN.EPOCHS
-    # A run with --from inherits the number of epochs, and small networks are fast.
-    if not old and "TRAIN.EPOCHS" not in given and cfg.MODEL.BACKBONE != "small" and pick_device(cfg.DEVICE).type == "cpu":
-        few = max(1, full // 3)
+    slow = cfg.MODEL.BACKBONE != "small" and pick_device(cfg.DEVICE).type == "cpu"
+    if slow and not old and "TRAIN.EPOCHS" not in given:  # with --from, the number of epochs is inherited
+        few, full = max(1, cfg.TRAIN.EPOCHS // 3), cfg.TRAIN.EPOCHS
         cfg = resolved(load_config([keys, *files], [*overrides, "TRAIN.EPOCHS", str(few)], report=False))
         notes.append(f"{few} epochs, because lreid trains on the CPU; --epochs {full} takes three times as long")
     ratio = size and size.ratio

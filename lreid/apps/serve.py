@@ -2,7 +2,7 @@
 
 lreid serve people.gallery                                            # http://127.0.0.1:8000/
 curl --data-binary @new.jpg 'http://127.0.0.1:8000/search?top=5'      # who is in this image?
-curl --data-binary @new.jpg 'http://127.0.0.1:8000/images?identity=anna'     # add the image
+curl -F image=@new.jpg 'http://127.0.0.1:8000/images?identity=anna'   # add the image; a form with one file, or a body
 LREID_TOKEN=$(openssl rand -hex 32) lreid serve people.gallery --host 0.0.0.0
 
 By default, only this machine can reach the server. If you set --host to another address, you must also set a token of

@@ -141,7 +141,7 @@ def _ways(results: dict[str, Any]) -> Panel:
             people = (len(way[key]) for key in ("lost", "lost_rank1", "gained"))
             cost = duration(way["seconds"]), f"{way['bytes'] / 1e6:.1f} MB"
             rows.append([name, *_metrics(way), *people, *cost])
-    return _table("Ways to continue", " ".join(notes), heads, rows)
+    return _table("Three galleries for the new model", " ".join(notes), heads, rows)
 
 
 def _metrics(figures: dict[str, Any]) -> list[Any]:

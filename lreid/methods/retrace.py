@@ -121,7 +121,7 @@ class Retrace(BoTFineTuning):
             too_low, self.share = (too_low, middle) if measure(middle) >= enough else (middle, self.share)
         self.model.load_state_dict(linear_combination(new, old, self.share))
         self.centring.running_mean.copy_(torch.from_numpy(self.centre * self.model.extract(paths).mean(0)))
-        line = "%s: alpha %.2f (mAP on this task's training images, not a test: %.1f before, %.1f after)"
+        line = "%s: the weights keep %.2f of the update (alpha); mAP on training images, not a test: %.1f, then %.1f"
         logger.info(line, task.name, self.share, 100 * before, 100 * after)
 
     def end_task(self, task: Task) -> None:

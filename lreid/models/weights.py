@@ -88,7 +88,7 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
         )
     for what, names in misfits.items():
         if names:
-            logger.info("%s: tensors %s: %s", weights, what, ", ".join(sorted(names)))
+            logger.info("%s: tensors %s, which the network does not need: %s", weights, what, ", ".join(sorted(names)))
     return {key: state[key] for key in expected.keys() & state.keys() - misfits["of another shape"]}
 
 

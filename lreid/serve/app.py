@@ -189,5 +189,6 @@ def _description(app: FastAPI) -> str:
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f'<title>API</title><link rel="stylesheet" href="style.css"><main><h1>API</h1><p>{escape(app.description)} '
         'Types and answers: <a href="openapi.json">openapi.json</a>.</p>'
-        f'<section class="scroll"><table><tr><th>method<th>path<th>options<th>what it does{table}</table></section></main></html>'
+        '<section class="scroll"><table><tr><th>method<th>path<th>options<th>what it does'
+        f"{table}</table></section></main></html>"
     )

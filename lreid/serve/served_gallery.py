@@ -90,7 +90,7 @@ class ServedGallery:
             return self._gallery
 
     def search(self, contents: Sequence[bytes], top: int = 10, camera: str | None = None) -> dict[str, Any]:
-        """Search the gallery; return identity, unknown and matches (:func:`~lreid.gallery.findings.findings`), threshold.
+        """Search the gallery; return its threshold, and entries of :func:`lreid.gallery.findings.findings`.
 
         Args:
             contents: contents of image files of one person or track, whose scores are averaged.
