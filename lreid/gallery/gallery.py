@@ -61,7 +61,7 @@ logger = logging.getLogger("lreid")
 GalleryPlace: TypeAlias = "FilePlace | MilvusPlace"  # a gallery that exists or will exist
 Store: TypeAlias = "FaissStore | MilvusStore"  # storage engines, which have the same methods
 T = TypeVar("T")
-RIGHT = {"ids": "; call gallery.labels().ids", "names": "; use gallery.identities"}  # for attributes that do not exist
+RIGHT = {"ids": "labels().ids", "paths": "labels().paths", "names": "identities", "query": "search(images)"}
 EMPTY_MATCHES = 10_000  # largest k for a gallery with fewer images, so that the empty matches fit into memory
 BATCH = 16384  # rows that are copied to another place in one step
 FEWEST_SCORES = 10  # a threshold on fewer impostor scores is uncertain
@@ -193,7 +193,7 @@ class Gallery:
         self.store, self.network, self.where, self.lock = store, network, where, threading.RLock()
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a gallery has no {name!r}" + RIGHT.get(name, ""))
+        raise AttributeError(f"a gallery has no {name!r}" + (f"; use gallery.{RIGHT[name]}" if name in RIGHT else ""))
 
     def __len__(self) -> int:
         return self.store.count(EVERYTHING)
