@@ -106,7 +106,7 @@ async function search() {
     } catch (error) {
       row.answer = { matches: [], error: error.message };
     }
-    row.element.querySelector("form").hidden = "error" in row.answer;
+    for (const part of row.element.querySelectorAll("figure, form")) part.hidden = "error" in row.answer;
     row.element.querySelector(".matches").replaceChildren(...row.answer.matches.map(card));
     judge(row);
   }
