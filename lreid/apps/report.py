@@ -9,8 +9,7 @@
     lreid report runs/synthetic-10-dwopp-seed0 --images     # adds images to the report.html of the run
 
 Runs that differ in protocol (identities, splits, cameras), config or AP convention are in separate rows.
-If a run's report.html already shows images, as after lreid train on your own images, lreid report rewrites this page
-only if you pass --images.
+If a run's report.html already shows images, lreid report rewrites this page only if you pass --images.
 """
 
 import argparse
@@ -91,6 +90,7 @@ def run(args: argparse.Namespace) -> None:
             sections, pictures = images_of_runs(folders, runs, blur=args.blur)
         links = links_in(path.parent) if len(runs) == 1 else ()
         write_page(path, runs, folders=folders, pictures=pictures, more=sections, links=links)
+        print(f"report: {path}", file=sys.stderr)
 
 
 def _shows_images(folder: Path) -> bool:

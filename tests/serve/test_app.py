@@ -435,13 +435,12 @@ def test_broken_image_is_refused_and_changes_nothing(
     client: TestClient, gallery: Path, tmp_path: Path, address: str, content: bytes
 ) -> None:
     before = gallery.read_bytes()
-    answer = client.post(address, content=content)
-    detail = answer.json()["detail"]
-    assert answer.status_code == 422 and isinstance(detail, str) and "\n" not in detail and "/tmp" not in detail
-    assert ("pixels" in detail) == (content == bomb())
+    for sent in ({"content": content}, {"files": {"image": ("a.png", content, "image/png")}}):
+        answer = client.post(address, **sent)
+        detail = answer.json()["detail"]
+        assert answer.status_code == 422 and isinstance(detail, str) and "\n" not in detail and "/tmp" not in detail
+        assert ("pixels" in detail) == (content == bomb())
     assert gallery.read_bytes() == before and not (tmp_path / "people.gallery.images").exists()
-    answer = client.post(address, files={"file": ("a.png", png(0), "image/png")})
-    assert answer.status_code == 422 and "--data-binary" in answer.json()["detail"]
 
 
 def test_bodies_over_the_limit_are_refused(gallery: Path) -> None:
