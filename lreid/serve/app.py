@@ -2,6 +2,7 @@
 
 import math
 from email import message_from_bytes
+from email.message import Message
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,23 +25,37 @@ BINARY = {"type": "string", "format": "binary"}
 FORM = {"multipart/form-data": {"schema": {"type": "object", "properties": {"image": BINARY}}}}
 BODY = {"requestBody": {"required": True, "content": {"image/*": {"schema": BINARY}} | FORM}}
 LONGEST_PATH = 4096  # maximum length of a path
+MOST_FILES = 100  # maximum number of files in a form
 
 
 async def _contents(request: Request) -> list[bytes]:
     """Return the images of a request: the files of a form, or the body as one image."""
     kind, body = request.headers.get("Content-Type", ""), await request.body()
-    images = [body] if body else []
-    if kind.lower().startswith("multipart/"):
-        form = message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode("latin-1") + body)
-        parts = [part for part in form.walk() if not part.is_multipart()]
-        fields = [part.get_param("name", header="Content-Disposition") for part in parts if part.get_filename() is None]
-        if name := next(filter(None, fields), None):
-            name = str(name)[:MOST_LETTERS]
-            raise HTTPException(422, f"{name}: is not a file; pass options in the address: ?identity=anna&camera=1")
-        images = [bytes(part.get_payload(decode=True)) for part in parts if part.get_filename()]
-    if images:
+    images = _files(kind, body) if kind.lower().startswith("multipart/") else [body]
+    if any(images):
         return images
     raise HTTPException(422, "the request has no image; send an image file as the body, or as a form with one file")
+
+
+def _files(kind: str, body: bytes) -> list[bytes]:
+    """Return the files of a form; its time does not depend on the content, unlike that of Python's parser of mails."""
+    boundary = str(_head(f"Content-Type: {kind}".encode("latin-1")).get_boundary("")).encode(errors="replace")
+    _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary, MOST_FILES + 1)
+    if not (boundary and parts and parts.pop().startswith(b"--")):
+        raise HTTPException(422, f"the form is not complete, or has more than {MOST_FILES} files")
+    files = []
+    for head, _, content in (part.partition(b"\r\n\r\n") for part in parts):
+        values = _head(head.lstrip())
+        if values.get_filename() is None:
+            name = str(values.get_param("name", "a part", "Content-Disposition"))[:MOST_LETTERS]
+            raise HTTPException(422, f"{name}: is not a file; pass options in the address: ?identity=anna&camera=1")
+        files += [content] if values.get_filename() else []  # a browser's form has an empty name if no file was chosen
+    return files
+
+
+def _head(lines: bytes) -> Message:
+    """Parse the head of a form or of one of its parts."""
+    return message_from_bytes(lines[:LONGEST_PATH])
 
 
 Contents = Annotated[list[bytes], Depends(_contents)]

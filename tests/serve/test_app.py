@@ -379,7 +379,17 @@ def test_form_with_one_file_is_the_same_as_a_body(client: TestClient, gallery: P
     assert client.post("/search", files=[file]).json() == client.post("/search", content=content).json()
     assert client.post("/search/group", content=content).json() == client.post("/search", content=content).json()
     before = rows(gallery)
-    for wrong in ({"files": [file, file]}, {"files": [file], "data": {"identity": "anna"}}):
+    nested = b"".join(b"--b%d\r\nContent-Type: multipart/mixed; boundary=b%d\r\n\r\n" % (n, n + 1) for n in range(2000))
+    cut = b'--b0\r\nContent-Disposition: form-data; name="a"; filename="a.png"\r\n\r\n' + content
+    forms = [
+        {"content": each, "headers": {"Content-Type": "multipart/form-data; boundary=b0"}} for each in (nested, cut)
+    ]
+    for wrong in (
+        {"files": [file, file]},
+        {"files": [file], "data": {"identity": "anna"}},
+        {"files": [file] * 101},
+        *forms,
+    ):
         for address in ("/images", "/search"):
             answer = client.post(address, **wrong)
             assert answer.status_code == 422 and "\n" not in answer.json()["detail"]

@@ -82,6 +82,7 @@ async function changed(method, address, words, body) {
 }
 
 function show(files) {
+  if (files.length === 0) return; // text was dropped
   rows = [...files].map((file) => ({ file, element: copyOf("ranking") }));
   for (const { file, element } of rows) {
     const photograph = element.querySelector("img");
@@ -95,8 +96,8 @@ function show(files) {
     };
   }
   at("rankings").replaceChildren(...rows.map((row) => row.element));
-  at("found").hidden = rows.length === 0;
-  if (rows.length) attempt(search);
+  at("found").hidden = false;
+  attempt(search);
 }
 
 async function search() {
