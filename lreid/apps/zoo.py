@@ -1,6 +1,6 @@
 """List trained models, download their weights, verify their metrics, and publish your models.
 
-lreid zoo list --for people --license permissive    # --all: third-party checkpoints, too
+lreid zoo list --for people --license permissive    # --all: all models
 lreid zoo show dwopp-synthetic-10
 lreid zoo download osnet_x1_0-msmt17    # downloads the weights if needed, and prints the path
 lreid zoo verify                        # tests each model and compares the metrics with its card
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     sub = subcommand(commands, _list, "list lreid's models, the most accurate first")
-    flag(sub, "--all", "also list third-party checkpoints")
+    flag(sub, "--all", "also list models for synthetic images, and third-party checkpoints")
     option(sub, "--for", "list only models for this subject", choices=("people", "vehicles"), dest="subject")
     sub.add_argument(
         "--license",
@@ -65,23 +65,25 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    from lreid.zoo.card import cards
+    from lreid.zoo.card import BUNDLED, cards
     from lreid.zoo.catalogue import RECOMMENDED, filter_entries, published_table, table
     from lreid.zoo.hosted import IMAGENET_TERMS, published
     from lreid.zoo.names import PREFIX
 
     ours = filter_entries(cards(), args.subject, args.licence)
     others = filter_entries(published().values(), args.subject, args.licence)
-    if ours:
-        print(f"{table(ours)}\n\nmAP / Rank-1 in per cent, means over galleries; lreid zoo show NAME prints more")
-        if (best := ours[0]).name in RECOMMENDED:
+    # lreid's own models that started from ImageNet weights are those for photographs.
+    shown = [each for each in ours if args.all or each.imagenet or not each.file.is_relative_to(BUNDLED)]
+    if shown:
+        print(f"{table(shown)}\n\nmAP / Rank-1 in per cent, means over galleries; lreid zoo show NAME prints more")
+        if (best := shown[0]).name in RECOMMENDED:
             print(fill(f"recommended: {PREFIX}{best.name}. {best.title}", WIDTH))
-        if args.licence and (unsettled := [each.name for each in ours if each.imagenet]):
+        if args.licence and (unsettled := [each.name for each in shown if each.imagenet]):
             print(fill(f"{', '.join(unsettled)}: {IMAGENET_TERMS}", WIDTH))
     if others and args.all:
         print(f"\n{published_table(others)}\n\nthese are third-party checkpoints")
-    elif others:
-        print(f"{counted(len(others), 'third-party checkpoint')}: lreid zoo list --all")
+    elif left := [*others, *(each for each in ours if each not in shown)]:
+        print(f"{counted(len(left), 'further model')}, of third parties or for synthetic images: lreid zoo list --all")
     if not ours and not others:
         raise InputError(f"--for {args.subject}, --license {args.licence}: no model matches; remove one option")
 

@@ -299,7 +299,8 @@ def test_zoo_commands_print_entries(in_world, tmp_path: Path) -> None:
     def names(*words: str) -> list[str]:
         return [line.split()[0] for line in printed("list", *words).splitlines() if line.strip()]
 
-    assert "dwopp-synthetic-10" in printed("list")
+    assert "dwopp-synthetic-10" in names("--all")
+    assert {"people", "vehicles"} <= {*names()} and not {"dwopp-synthetic-10", "people-small"} & {*names()}
     for subject, other in (("people", "vehicles"), ("vehicles", "people")):
         found = names("--for", subject, "--license", "permissive")
         assert found[2] == subject and other not in found
