@@ -280,7 +280,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     impostors, genuine = counted(calibration["impostors"], "impostor score"), calibration["known"]
     print(f"{impostors}, {counted(genuine, 'genuine score')}; 95 % interval of the threshold {low} to {high}")
     print("threshold  recognised  accepted impostors")
-    for row in calibration["table"]:
+    for row in {row["threshold"]: row for row in calibration["table"]}.values():  # with few scores, many are equal
         recognised = "-" if row["true_positive_rate"] is None else f"{100 * row['true_positive_rate']:.1f} %"
         print(f"{rounded_up(row['threshold']):>9}  {recognised:>10}  {row['false_accepts']:>5} of {impostors}")
     print(f"next: lreid search query {args.gallery} IMAGE")
