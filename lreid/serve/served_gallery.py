@@ -302,7 +302,9 @@ def _suffix(content: bytes) -> str:
     except Image.DecompressionBombError:
         raise InputError(f"the image has far too many pixels; send one of at most {MOST_PIXELS:,} pixels") from None
     except Exception:  # PIL can raise almost any exception
-        raise InputError("the file is not an image of a known format; send a JPEG or PNG file") from None
+        raise InputError(
+            "the file is not an image of a known format; send a JPEG or PNG file (curl -d alters it, --data-binary not)"
+        ) from None
     if width * height > MOST_PIXELS:
         raise InputError(f"the image has {width} x {height} pixels; send one of at most {MOST_PIXELS:,} pixels")
     return SUFFIX_OF.get(kind, f".{kind.lower()}")
