@@ -86,15 +86,15 @@ def test_a_table_has_the_mean_and_the_deviation_of_its_runs(repository: Path) ->
     """Computed here from the lists: of a method by three seeds, and of a difference paired by seed."""
 
     def seen(method: str) -> np.ndarray:
-        with open(repository / "docs" / "results" / "rendered-domains.csv", encoding="utf-8") as stream:
+        with open(repository / "docs" / "results" / "synthetic-domains.csv", encoding="utf-8") as stream:
             return np.array([float(run["seen_mAP"]) for run in csv.DictReader(stream) if run["method"] == method])
 
     markdown = runpy.run_path(str(repository / "docs" / "tables.py"))["markdown"]
-    found = seen("dwopp")
-    assert f"| `dwopp` | 3 | {found.mean():.1f} ± {found.std(ddof=1):.1f} | " in markdown("rendered-domains")
+    found = seen("dmml_ird")
+    assert f"| `dmml_ird` | 3 | {found.mean():.1f} ± {found.std(ddof=1):.1f} | " in markdown("synthetic-domains")
     found = found - seen("dmml_ft")  # both in the order of the seeds
     error = found.std(ddof=1) / np.sqrt(3)
-    assert f"| `dwopp` - `dmml_ft` | 3 | {found.mean():+.1f} ± {error:.1f} | " in markdown("rendered-domains-paired")
+    assert f"| `dmml_ird` - `dmml_ft` | 3 | {found.mean():+.1f} ± {error:.1f} | " in markdown("synthetic-domains-parts")
 
 
 def prose(page: str) -> str:
