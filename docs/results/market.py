@@ -121,6 +121,8 @@ class Runs:
                 results = read(run.folder)
                 benchmark = {} if self.trial else {"benchmark": results["benchmark"]}
                 self.lines[row.key] = benchmark | dict(zip(KEYS, row.key, strict=True)) | figures(results)
+        if not self.lines:
+            return
         order = {row.key: place for place, row in enumerate(rows)}
         self.lines = dict(sorted(self.lines.items(), key=lambda line: order.get(line[0], len(order))))
         columns = dict.fromkeys(column for line in self.lines.values() for column in line)
