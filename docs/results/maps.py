@@ -16,6 +16,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import scipy.linalg
 import torch
 
 import lreid
@@ -45,7 +46,8 @@ def unit(features: Any) -> np.ndarray:
 
 def procrustes(old: np.ndarray, new: np.ndarray, gallery: np.ndarray) -> np.ndarray:
     """Map the gallery by the orthogonal matrix that brings the unit features of the same images closest together."""
-    left, _, right = np.linalg.svd(unit(old).T @ unit(new))
+    # numpy's faster algorithm does not always converge on products of fewer rows than columns.
+    left, _, right = scipy.linalg.svd(unit(old).T @ unit(new), lapack_driver="gesvd")
     return unit(gallery) @ left @ right
 
 
