@@ -187,10 +187,10 @@ def _sweep(folder: Path, record: LinkRecord) -> None:
             gallery.remove(outdated)
             gallery.save()
     for path in (folder / name for name in doomed):
-        of_tracklets = [file for file in files_below(path) if IN_TRACKLET.fullmatch(file.name)]
+        of_tracklets = (file for file in files_below(path) if IN_TRACKLET.fullmatch(file.name))
         for file in [path] if path.is_file() else of_tracklets:
             file.unlink()
-        for file in of_tracklets:
+        for inner, *_ in os.walk(path, topdown=False):  # also folders that a killed command left empty
             with contextlib.suppress(OSError):  # the folder is gone already, or has other files
-                os.removedirs(file.parent)
+                os.removedirs(inner)
     (folder / JOURNAL).unlink()

@@ -17,6 +17,7 @@ from zoo_entries import write_entry
 from lreid.apps.cli import run_command
 from lreid.data.videos import shown
 from lreid.gallery import Gallery
+from lreid.link.folder import CROPS, JOURNAL, announce, changing
 
 COLOURS = ((220, 30, 30), (30, 200, 30), (40, 40, 220))
 WIDTH, HEIGHT, SECONDS = 40, 80, 4
@@ -228,6 +229,15 @@ def test_foreign_files_between_tracklets_do_not_delete_crops(linked: Path) -> No
         (linked / "tracklets" / folder / ".DS_Store").write_bytes(b"seen")
     assert lreid("name", linked, 1, "anna") == 0
     assert sorted((linked / "tracklets").rglob("*.jpg")) == crops
+
+
+def test_empty_folders_that_a_killed_command_announced_are_deleted(tmp_path: Path) -> None:
+    for folder in ("gate/0/1", "gate/0/2", "mine"):
+        (tmp_path / CROPS / folder).mkdir(parents=True)
+    (tmp_path / JOURNAL).write_text(f"{CROPS}/gate/0")
+    with changing(tmp_path, "add", new=True):
+        announce(tmp_path, ["gate/0"])  # refuses folders that exist
+    assert [each.name for each in (tmp_path / CROPS).iterdir()] == ["mine"]
 
 
 def test_removed_person_is_in_no_file_of_any_version(linked: Path) -> None:
