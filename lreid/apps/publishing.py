@@ -211,20 +211,20 @@ def verify(card: Card) -> tuple[Figures, list[str]]:
     """Measure a model on the benchmark of its card; return the figures, and one text per difference from the card.
 
     Raises:
-        ImagesElsewhere: the card was measured on custom images of the publisher, which are missing.
+        ImagesElsewhere: the card was measured on images that do not come with lreid and are missing.
         InputError: weights or data sets are missing or damaged.
     """
     name = f"{PREFIX}{card.file}"
     cfg = model_config(name)
     sources = (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN, *cfg.BENCHMARK.UNSEEN)
-    custom = [each for each in sources if each.startswith(("csv:", "folder:", "own:"))]
+    others = [each.rstrip("?") for each in sources if not is_address(each)]  # those that do not come with lreid
     try:
-        for each in custom:
+        for each in others:
             load_datasets(each, Sources(cfg.DATA.ROOT))
     except InputError as error:
         raise ImagesElsewhere(
-            f"{card.name}: was measured on {', '.join(custom)}, of which the card records only the name; put these "
-            f"images, or a link of this name, into the working directory or into {cfg.DATA.ROOT} ({error})"
+            f"{card.name}: was measured on {', '.join(others)}, which do not come with lreid; put these images, or a "
+            f"link of this name, into the working directory or into {cfg.DATA.ROOT} ({error})"
         ) from None
     evaluator, protocol = evaluator_and_protocol(cfg)
     figures = measure(load_model(name, "cpu"), evaluator)

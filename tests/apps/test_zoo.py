@@ -41,7 +41,7 @@ def test_shipped_models_reach_the_metrics_on_their_cards(card: zoo.Card) -> None
     try:
         _, faults = verify(card)
     except ImagesElsewhere as error:
-        pytest.skip(f"its images are rendered first: {error}")
+        pytest.skip(f"its images do not come with lreid: {error}")
     assert not faults
 
 
