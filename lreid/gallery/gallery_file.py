@@ -193,7 +193,8 @@ def _check(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     if header["kind"] not in INDEX_KINDS or header["shards"] < 1:
         raise ValueError(f"kind is {header['kind']!r} and shards is {header['shards']}")
     for name, pairs in {"recall": header["recall"], **header["names"]}.items():
-        if not all(len(pair) == 2 and isinstance(pair[1], (int, float) if name == "recall" else str) for pair in pairs):
+        kinds = (int, (int, float) if name == "recall" else str)
+        if not all(len(pair) == 2 and all(map(isinstance, pair, kinds)) for pair in pairs):
             raise ValueError(f"{name} is not a list of pairs of a number and its value")
     count, next_key = len(header["paths"]), header["next_key"]
     for name in LABEL_COLUMNS:

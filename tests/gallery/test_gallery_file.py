@@ -175,6 +175,8 @@ def test_unusable_files_are_named(tmp_path):
         ({"shards": 0}, "shards is 0"),
         ({"kind": "lsh"}, "kind is 'lsh'"),
         ({"recall": [[1]]}, "recall is not"),
+        ({"recall": [[{}, 0.5]]}, "recall is not"),
+        ({"names": {"identity": [[[1], "anna"]]}}, "identity is not"),
         ({"names": {"identity": [[1, 2]]}}, "identity is not"),
         ({"next_key": 11}, "next_key"),
         ({"next_key": 2**40}, "next_key 1099511627776"),
