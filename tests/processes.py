@@ -9,13 +9,24 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 PATIENCE = 900.0  # seconds after which a process hangs for certain, however busy the machine is
+
+
+@contextmanager
+def on_hangup(action: signal.Handlers) -> Iterator[None]:
+    """Set what SIGHUP does in this process, whose tests may run under nohup, and in processes that it starts."""
+    before = signal.signal(signal.SIGHUP, action)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def fork_process(function: Callable[[], Any], **environment: str) -> int:

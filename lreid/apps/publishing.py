@@ -217,7 +217,7 @@ def verify(card: Card) -> tuple[Figures, list[str]]:
     name = f"{PREFIX}{card.file}"
     cfg = model_config(name)
     sources = (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN, *cfg.BENCHMARK.UNSEEN)
-    others = [each.rstrip("?") for each in sources if not is_address(each)]  # those that do not come with lreid
+    others = [each.removesuffix("?") for each in sources if not is_address(each)]  # those that do not come with lreid
     try:
         for each in others:
             load_datasets(each, Sources(cfg.DATA.ROOT))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -279,6 +280,7 @@ def _options(
     beside = out / "check.gallery"
     if isinstance(place, FilePlace) and os.access(place.path.parent, os.W_OK):
         beside = place.path  # where lreid search info lists what a killed check leaves, and remove deletes it
+    shutil.rmtree(out / ".galleries.lreid", ignore_errors=True)  # of a killed check of an earlier version
     with unfinished_folder(beside) as folder:
         for way, make in ((AS_IS, None), (MAPPED, mapped), (EXTRACTED, extracted)):
             file, start, cost = folder / "copy.gallery", perf_counter(), {"seconds": 0.0, "bytes": 0}

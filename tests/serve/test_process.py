@@ -10,14 +10,15 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from packaging_files import dockerfile_steps
 from PIL import Image
+from processes import on_hangup
 
 from lreid.apps.cli import run_command
 from lreid.gallery import Gallery
@@ -116,16 +117,6 @@ def test_server_with_token_survives_garbage_and_stops_after_its_answers(
     assert all("Invalid HTTP request" in line for line in errors.splitlines())
     assert len(Gallery.load(gallery)) == count + done
     assert subprocess.run(check, capture_output=True).returncode != 0
-
-
-@contextmanager
-def on_hangup(action: signal.Handlers) -> Iterator[None]:
-    """Processes started here inherit what SIGHUP does."""
-    before = signal.signal(signal.SIGHUP, action)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def port_of(address: str) -> int:

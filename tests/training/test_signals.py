@@ -5,19 +5,16 @@ import signal
 import time
 
 import pytest
+from processes import on_hangup
 
 from lreid.errors import InputError, Stopped
 from lreid.training.signals import StopSignals
 
 
 def test_signal_raises_stopped_at_once() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
-    try:
-        with pytest.raises(Stopped, match="SIGHUP") as stopped, StopSignals():
-            os.kill(os.getpid(), signal.SIGHUP)
-            time.sleep(60)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with on_hangup(signal.SIG_DFL), pytest.raises(Stopped, match="SIGHUP") as stopped, StopSignals():
+        os.kill(os.getpid(), signal.SIGHUP)
+        time.sleep(60)
     assert stopped.value.status == 129
 
 

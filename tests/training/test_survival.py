@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from processes import fork_process, wait_for_exit
+from processes import fork_process, on_hangup, wait_for_exit
 from tiny import FEW, AtStep, reproducible_values, tiny_config, train_interrupted
 
 from lreid.errors import InputError, OutOfMemory, Stopped
@@ -44,9 +44,8 @@ def _one_thread() -> None:
 @pytest.fixture(autouse=True)
 def _hangups_count() -> Iterator[None]:
     """Also where the tests themselves run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
+    with on_hangup(signal.SIG_DFL):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +81,9 @@ def test_signal_during_the_evaluation_ends_the_run(tmp_path: Path, monkeypatch: 
 
 
 def test_hangup_under_nohup_is_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with StopSignals() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert stop.received is None and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with on_hangup(signal.SIG_IGN), StopSignals() as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert stop.received is None and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_second_signal_does_not_interrupt_saving() -> None:
