@@ -95,12 +95,29 @@ class Method:
         model: Embedder,
         *,
         exemplars: Annotated[int, Rule("total number of stored images of past tasks", least=0)] = 0,
-        exemplar_mib: Annotated[float, Rule("maximum size of all stored pixels in MiB; 0 = no limit", least=0)] = 0.0,
-        store: Annotated[Literal["images", "paths"], Rule("whether pixels or file names are stored")] = "images",
-        selection: Annotated[str, Rule("herding, nearest, random, or importance for scored images")] = "herding",
+        exemplar_mib: Annotated[
+            float,
+            Rule("maximum size of all stored pixels in MiB, at the network's input size; 0 means no limit", least=0),
+        ] = 0.0,
+        store: Annotated[
+            Literal["images", "paths"],
+            Rule(
+                "what is stored of exemplars: images (pixels, so that image files may be deleted) or paths (file names)"
+            ),
+        ] = "images",
+        selection: Annotated[
+            str,
+            Rule(
+                "rule that selects images of an identity: herding, nearest, random, or importance if images are scored"
+            ),
+        ] = "herding",
         fill_memory: Annotated[bool, Rule("let identities with more images fill what equal shares leave free")] = False,
-        least_images: Annotated[int, Rule("minimum images per stored identity; a small memory has fewer", least=1)] = 2,
-        exemplar_share: Annotated[float, Rule("share of exemplars in batches; 0 = as others", least=0, below=1)] = 0.0,
+        least_images: Annotated[
+            int, Rule("minimum number of images per stored identity; a small memory stores fewer identities", least=1)
+        ] = 2,
+        exemplar_share: Annotated[
+            float, Rule("share of exemplars in a batch; 0 draws them as often as images of the task", least=0, below=1)
+        ] = 0.0,
     ) -> None:
         require(selection in self.selections, "selection", selection, f"one of {', '.join(self.selections)}")
         self.model = model

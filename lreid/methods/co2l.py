@@ -51,14 +51,20 @@ class Co2L(Method):
         model: Embedder,
         *,
         temperature: Annotated[float, Rule("temperature tau of the contrastive loss", above=0)] = 0.5,
-        asymmetric: Annotated[bool, Rule("take anchors only from the task; False: SupCon (Co²L, Table 3)")] = True,
+        asymmetric: Annotated[
+            bool, Rule("use only images of the task as anchors; False gives the usual SupCon loss (Co²L, Table 3)")
+        ] = True,
         replay: Annotated[bool, Rule("add exemplars to batches; if False, only the probe uses them")] = True,
         projection: Annotated[int, Rule("length of the projections; 500 in Co²L's paper for R-MNIST", least=1)] = 128,
         reid_head: Annotated[bool, Rule("for re-identification, add a BatchNorm before the projection head")] = False,
         distillation: Annotated[str, Rule("what is distilled: ird, seed, embedding, projection or none")] = "ird",
         distillation_weight: Annotated[float, Rule("distillation weight, lambda in Co²L's Eq. 9", least=0)] = 1.0,
-        distillation_temperature: Annotated[float, Rule("kappa, for cosines of the new model", above=0)] = 0.2,
-        teacher_temperature: Annotated[float, Rule("kappa*, for cosines of the previous model", above=0)] = 0.01,
+        distillation_temperature: Annotated[
+            float, Rule("temperature kappa of the cosines of the model in training, for the distillation", above=0)
+        ] = 0.2,
+        teacher_temperature: Annotated[
+            float, Rule("temperature kappa* of the cosines of the previous model, for the distillation", above=0)
+        ] = 0.01,
         teacher_in_training: Annotated[bool, Rule("let the teacher's BatchNorm use batch statistics")] = False,
         **options: Any,
     ) -> None:
