@@ -1,5 +1,7 @@
 """Galleries that a map brings to a new model: their features, what they record, and maps that are refused."""
 
+import contextlib
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ from gallery_search import build_gallery, calibrate_gallery
 import lreid.gallery
 from lreid.apps.cli import run_command
 from lreid.errors import InputError
-from lreid.gallery import Gallery, model_map
+from lreid.gallery import Gallery, milvus_client, model_map
 from lreid.gallery.gallery import place_of
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
@@ -130,6 +132,38 @@ def test_gallery_that_changes_meanwhile_is_not_replaced(
     size = len(Gallery.load(where))
     assert not Gallery.load(where).maps
     assert mapping(where, world / "new.pt", world)["maps"] == 1 and len(Gallery.load(where)) == size
+
+
+def test_mapping_killed_at_any_request_to_milvus_leaves_the_old_or_the_new_gallery(
+    world: Path, lite_place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_gallery(lite_place, world / "old.pt", [world / "g"])
+    before, request = rows(Gallery.load(lite_place)), milvus_client.Connection.__call__
+    query, found = [next((world / "q").iterdir())], []
+    for last in itertools.count():
+        done = itertools.count()
+
+        def call(*args: Any, done: Any = done, last: int = last, **options: Any) -> Any:
+            if next(done) >= last:
+                raise KeyboardInterrupt  # afterwards too: a killed process does not clean up
+            return request(*args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(milvus_client.Connection, "__call__", call)
+            with contextlib.suppress(KeyboardInterrupt):
+                mapping(lite_place, world / "new.pt", world)
+        gallery = Gallery.load(lite_place)
+        found.append(len(gallery.maps))
+        assert lreid.gallery.query(lite_place, query, device="cpu")["queries"]
+        if found[-1]:
+            assert rows(gallery).keys() == before.keys()
+            lreid.gallery.roll_back(lite_place)
+        for path, row in rows(Gallery.load(lite_place)).items():
+            assert row[:2] == before[path][:2]
+            np.testing.assert_array_equal(row[2], before[path][2])
+        if next(done) <= last:
+            break
+    assert found == sorted(found) and 0 < sum(found) < len(found) and len(found) > 20
 
 
 def test_gallery_in_python_is_mapped_in_memory(world: Path) -> None:
