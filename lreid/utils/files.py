@@ -190,7 +190,11 @@ def require_own(*paths: str | Path) -> None:
     """
     for path in paths:
         require_writable(path)
-        if os.path.exists(path) and not MARK.search(Path(path).read_bytes()):
+        try:
+            own = not os.path.exists(path) or MARK.search(Path(path).read_bytes())
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror}), so it is not replaced; move it") from None
+        if not own:
             raise InputError(f"{path}: is not a file of lreid, so it is not replaced; move it, or choose another place")
 
 

@@ -121,6 +121,19 @@ def test_only_regular_files_are_written_or_replaced(tmp_path: Path, monkeypatch:
     assert Path("last.pt").read_text() == "old" and sorted(os.listdir()) == sorted([*kinds, "last.pt"])
 
 
+def test_page_that_cannot_be_read_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = '<meta name="generator" content="lreid">'
+    write_text(tmp_path / "a.html", page)
+
+    def fail(path: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")  # of a read, so without the name of the file
+
+    with monkeypatch.context() as patch, pytest.raises(InputError, match=r"a\.html"):
+        patch.setattr(Path, "read_bytes", fail)
+        write_text(tmp_path / "a.html", page + "new")
+    assert (tmp_path / "a.html").read_text() == page
+
+
 def test_unreadable_folder_is_not_treated_as_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(tmp_path / "a" / "b.txt", "text")
     assert list_folder(tmp_path / "a", "*.txt") == files_below(tmp_path) == [tmp_path / "a" / "b.txt"]
