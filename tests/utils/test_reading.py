@@ -161,6 +161,17 @@ def test_torchscript_archive_is_refused_with_the_remedy(tmp_path: Path) -> None:
     assert torch.equal(read_state_dict(tmp_path / "weights.pt")["weight"], network.weight)
 
 
+@pytest.mark.parametrize("names", [("state_dict", "state_dict_ema"), ("model", "model_ema"), ("model", "ema")])
+def test_weights_beside_their_moving_average_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
+    network, average = (torch.nn.Linear(2, 2).state_dict() for _ in names)
+    for other in (average, {"module": average}, {f"module.{key}": value for key, value in average.items()}):
+        torch.save(dict(zip(names, (network, other), strict=True)), tmp_path / "two.pt")
+        with pytest.raises(InputError, match=rf"two\.pt: .*{names[1]}"):
+            read_state_dict(tmp_path / "two.pt")
+    torch.save({names[0]: network, "optimizer": {"lr": torch.ones(1)}}, tmp_path / "one.pt")
+    assert torch.equal(read_state_dict(tmp_path / "one.pt")["weight"], network["weight"])
+
+
 def test_missing_truncated_and_foreign_files_are_named(tmp_path: Path) -> None:
     torch.save([1, 2], tmp_path / "list.pt")
     for length in (0, 1, 100, 1000):
