@@ -186,7 +186,7 @@ def require_own(*paths: str | Path) -> None:
     """Check like :func:`require_writable`, and refuse to replace files without the mark of lreid.
 
     Raises:
-        InputError: see :func:`require_writable`, or lreid did not write an existing file.
+        InputError: see :func:`require_writable`, or lreid did not write an existing file, or it cannot be read.
     """
     for path in paths:
         require_writable(path)
