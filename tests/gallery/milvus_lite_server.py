@@ -1,12 +1,17 @@
 """Milvus Lite for tests: its server in a process of its own."""
 
+import itertools
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -46,3 +51,19 @@ def require_milvus() -> None:
 
     clock = {name: getattr(time, name) for name in dir(time) if not name.startswith("_")}
     grpc_handler.time = SimpleNamespace(**clock | {"sleep": lambda seconds: time.sleep(min(seconds, 0.01))})
+
+
+@contextmanager
+def killed_at(number: int) -> Iterator[None]:
+    """Let a request to Milvus (counted from 0) and all later ones fail, because a killed process does not clean up."""
+    from lreid.gallery import milvus_client
+
+    original, numbers = milvus_client.Connection.__call__, itertools.count()
+
+    def call(*args: Any, **options: Any) -> Any:
+        if next(numbers) >= number:
+            raise KeyboardInterrupt
+        return original(*args, **options)
+
+    with mock.patch.object(milvus_client.Connection, "__call__", call):
+        yield

@@ -1,7 +1,6 @@
 """Galleries that a map brings to a new model: their features, what they record, and maps that are refused."""
 
 import contextlib
-import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +10,12 @@ import numpy as np
 import pytest
 from example_files import synthetic_people, write_checkpoint, write_images
 from gallery_search import build_gallery, calibrate_gallery
+from milvus_lite_server import killed_at
 
 import lreid.gallery
 from lreid.apps.cli import run_command
 from lreid.errors import InputError
-from lreid.gallery import Gallery, milvus_client, model_map
+from lreid.gallery import Gallery, model_map
 from lreid.gallery.gallery import place_of
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
@@ -135,23 +135,15 @@ def test_gallery_that_changes_meanwhile_is_not_replaced(
 
 
 def test_mapping_killed_at_any_request_to_milvus_leaves_the_old_or_the_new_gallery(
-    world: Path, lite_place: str, monkeypatch: pytest.MonkeyPatch
+    world: Path, lite_place: str
 ) -> None:
     build_gallery(lite_place, world / "old.pt", [world / "g"])
-    before, request = rows(Gallery.load(lite_place)), milvus_client.Connection.__call__
-    query, found = [next((world / "q").iterdir())], []
-    for last in itertools.count():
-        done = itertools.count()
-
-        def call(*args: Any, done: Any = done, last: int = last, **options: Any) -> Any:
-            if next(done) >= last:
-                raise KeyboardInterrupt  # afterwards too: a killed process does not clean up
-            return request(*args, **options)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(milvus_client.Connection, "__call__", call)
-            with contextlib.suppress(KeyboardInterrupt):
-                mapping(lite_place, world / "new.pt", world)
+    before, query = rows(Gallery.load(lite_place)), [next((world / "q").iterdir())]
+    found, killed = [], True
+    while killed:
+        with contextlib.suppress(KeyboardInterrupt), killed_at(len(found)):
+            mapping(lite_place, world / "new.pt", world)
+            killed = False
         gallery = Gallery.load(lite_place)
         found.append(len(gallery.maps))
         assert lreid.gallery.query(lite_place, query, device="cpu")["queries"]
@@ -161,8 +153,6 @@ def test_mapping_killed_at_any_request_to_milvus_leaves_the_old_or_the_new_galle
         for path, row in rows(Gallery.load(lite_place)).items():
             assert row[:2] == before[path][:2]
             np.testing.assert_array_equal(row[2], before[path][2])
-        if next(done) <= last:
-            break
     assert found == sorted(found) and 0 < sum(found) < len(found) and len(found) > 20
 
 
