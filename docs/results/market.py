@@ -26,12 +26,12 @@ SHAPES = ((16, 3), (8, 6))  # identities x images per identity
 RATES = ("2e-3", "6e-3")
 TRIAL_SEED, SEEDS = 3, (0, 1, 2)
 # Images with gradients per image of a batch, about: replay, two views, copies in other styles.
-PASSES = {"er_metric": 2, "co2l_reid": 3, "supcon_ird_reid": 3, "dkp_pp": 2}
+PASSES = {"er_metric": 2, "co2l_reid": 3, "dkp_pp": 2}
 GALLERIES = ("start", "bot_ft", "lwf", "dwopp", "retrace", "lstkc_pp", "fused_ft")  # old galleries are searched, too
 EPISODIC = ("joint", "dmml_ft", "dwpp", "dwopp", "dmml_ird")
 METHODS = (
     *("bot_ft", "lwf", "dwopp", "retrace", "lstkc_pp", "fused_ft", "joint", "dmml_ft", "dwpp", "lstkc_ft", "dkp_pp"),
-    *("er_metric", "co2l_reid", "supcon_ird_reid", "dmml_ird"),
+    *("er_metric", "co2l_reid", "dmml_ird"),
 )
 
 
