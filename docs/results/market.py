@@ -4,7 +4,7 @@
     python docs/results/market.py runs/market --jobs 0    # only write the lists of the runs that are finished
 
 Needs Market-1501's training half, VIPeR and PRID 2011 in datasets/, and lreid[start]. The trials and the three seeds
-take about eight hours of two cores, and the runs with more epochs five; the checkpoints of all runs take 50 GB. Runs
+take about eight hours of two cores, and the runs with more epochs four; the checkpoints of all runs take 50 GB. Runs
 in the lists are not repeated, so the command may be interrupted and repeated.
 """
 
