@@ -122,15 +122,20 @@ class Runs:
                 results = read(run.folder)
                 benchmark = {} if self.trial else {"benchmark": results["benchmark"]}
                 self.lines[row.key] = benchmark | dict(zip(KEYS, row.key, strict=True)) | figures(results)
-        if not self.lines:
-            return
         order = {row.key: place for place, row in enumerate(rows)}
         self.lines = dict(sorted(self.lines.items(), key=lambda line: order.get(line[0], len(order))))
-        columns = dict.fromkeys(column for line in self.lines.values() for column in line)
-        with open(self.file, "w", encoding="utf-8", newline="") as stream:
-            writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.lines.values())
+        write_list(self.file, list(self.lines.values()))
+
+
+def write_list(file: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """Write a list of runs; without runs, leave the file as it is."""
+    if not lines:
+        return
+    columns = dict.fromkeys(column for line in lines for column in line)
+    with open(file, "w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
 
 
 def figures(results: Results) -> dict[str, Any]:
